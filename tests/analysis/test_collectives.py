@@ -12,7 +12,7 @@ from opspan.analysis import attribute
 from opspan.analysis.collective_names import KINDS, input_bytes, kernels_named, kinds
 from opspan.analysis.collectives import collectives
 from opspan.tables import Metadata, Tables
-from opspan.tables.told import from_distributed
+from opspan.tables.metadata import from_distributed
 
 WHERE = {"rank": 0, "pid": 1}
 

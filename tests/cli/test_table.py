@@ -19,8 +19,8 @@ import opspan as package
 from builders import kineto
 from emit.running import cpu_seconds, environment, on_terminal, opspan
 from opspan import analysis
+from opspan.printable import printable
 from opspan.questions import BY
-from opspan.views.footer import printable
 from views.sources import HOSTILE, capture, nsys
 
 

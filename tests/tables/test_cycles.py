@@ -9,8 +9,8 @@ import pytest
 
 from opspan.tables import Metadata
 from opspan.tables.cycles import RecordingSpan, lanes, merge_cycles
+from opspan.tables.metadata import told
 from opspan.tables.ranks import decided
-from opspan.tables.told import told
 
 S = 10**9
 NAME = "{}_{}.170000000000000000{}.pt.trace.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.tables import Metadata, Tables, side_by_side
+from opspan.tables.metadata import NOTHING, Told, told
 from opspan.tables.processes import in_ranks
-from opspan.tables.told import NOTHING, Told, told
 
 RANK_1, RANK_3 = told("MPI_RANKS", 1, 4), told("MPI_RANKS", 3, 4)
 

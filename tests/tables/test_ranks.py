@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from opspan.tables import Metadata, Told
 from opspan.tables.cycles import RecordingSpan
+from opspan.tables.metadata import NOTHING, from_distributed, from_environment, from_json, told
 from opspan.tables.ranks import decided, ranks_in_names
-from opspan.tables.told import NOTHING, from_distributed, from_environment, from_json, told
 
 S = 10**9
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from opspan.analysis import Analysis
     from opspan.many.ranks import Ranks
     from opspan.tables import Tables
-    from opspan.views.answer import Answer
-    from opspan.views.footer import AnalysedRun
+    from opspan.views.answer import AnalysedRun, Answer
 
 
 class Verb:
@@ -101,7 +100,7 @@ class Verb:
         **more: Any,
     ) -> int:
         from opspan.analysis import Analysis
-        from opspan.views.footer import footer_lines
+        from opspan.views.answer import footer_lines
 
         if self.prints_report(files, limit, form, more, wide=wide):
             return 0

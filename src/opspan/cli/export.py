@@ -46,7 +46,7 @@ def command(
     force: bool,
 ) -> None:
     from opspan.views import check_output, contents, export, missing
-    from opspan.views.footer import issue_lines
+    from opspan.views.answer import issue_lines
 
     expanded_files = expanded(files)
     check_output(out, expanded_files, overwrite=force)

@@ -72,7 +72,7 @@ def command(
 ) -> None:
     from opspan.app.ingest import Server, credentials
     from opspan.app.push import push
-    from opspan.views.footer import issue_lines
+    from opspan.views.answer import issue_lines
 
     secret, notes = credentials(credentials_file)
     server = Server.of(url, secret, tenant, timeout_s)

@@ -139,7 +139,7 @@ def _read_report(path: Path) -> VtuneReport | None:
 def _show_report(report: VtuneReport, limit: int | None, form: str, *, wide: bool) -> None:
     from opspan.analysis import Analysis
     from opspan.tables import Metadata, Tables
-    from opspan.views.footer import footer_lines
+    from opspan.views.answer import footer_lines
     from opspan.views.vtune_report import answer
 
     run = Analysis(Tables((Metadata("vtune", (str(report.path),)),), issues=report.issues.frame()))

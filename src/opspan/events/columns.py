@@ -19,7 +19,6 @@ from opspan.analysis.memory import SELF, TOTALS
 from opspan.analysis.nest import timed, timeless
 from opspan.events.kinds import DeviceType
 from opspan.row_numbers import ROW_NUMBER
-from opspan.tables.keywords import keywords_of
 from opspan.tables.schema import KIND, NAME, WORK_KIND
 
 if TYPE_CHECKING:
@@ -145,6 +144,15 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
         columns["keywords"] = keywords
         schema = {**schema, **KEYWORDS}
     return _select(ranges, columns, schema)
+
+
+def keywords_of(ranges: pl.DataFrame) -> pl.Expr | None:
+    """Returns the keyword values of each range as a JSON object, or None if no range has any. A capture has them in its
+    payloads: {"keywords": "{\\"grid\\": \\"g\\"}"}."""
+    has_keywords = pl.col("payload_json").str.contains('"keywords": "', literal=True)
+    if not ranges.select(has_keywords.any()).item():
+        return None
+    return pl.when(has_keywords).then(pl.col("payload_json").str.json_path_match("$.keywords"))
 
 
 def _device(work: pl.DataFrame) -> pl.DataFrame:

@@ -309,7 +309,7 @@ def _nothing() -> Trace:
 @forked.elsewhere
 def _with_metadata(trace: Trace, metadata: Mapping[str, Any]) -> Trace:
     from opspan.tables import Tables, side_by_side
-    from opspan.tables.told import from_distributed
+    from opspan.tables.metadata import from_distributed
     from opspan.trace import Trace
 
     distributed = from_distributed(metadata.get("distributedInfo"))

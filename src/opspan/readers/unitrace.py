@@ -23,9 +23,9 @@ from opspan.formats.chrome import INTEGER, LIST, ONE, TEXT, Arg, ChromeFile, Gro
 from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
 from opspan.formats.keys import ascends, looked_up, places
 from opspan.tables import Issues, Metadata, Tables, chrome_keys
+from opspan.tables.metadata import told
 from opspan.tables.same import rows_once
 from opspan.tables.schema import KIND, WORK_KIND
-from opspan.tables.told import told
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 

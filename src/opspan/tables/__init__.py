@@ -1,9 +1,8 @@
 """The tables that every source is translated to. They depend neither on a vendor's tool nor on torch."""
 
 from opspan.tables.issues import CODES, Issue, Issues
-from opspan.tables.metadata import Metadata
+from opspan.tables.metadata import Metadata, Told
 from opspan.tables.schema import TABLES
 from opspan.tables.tables import Tables, side_by_side
-from opspan.tables.told import Told
 
 __all__ = ["CODES", "TABLES", "Issue", "Issues", "Metadata", "Tables", "Told", "side_by_side"]

@@ -1,15 +1,36 @@
-"""Metadata says where one rank of a trace came from, and how it was captured."""
+"""Metadata says where one rank of a trace came from, and how it was captured. Told is the rank that the trace states of
+itself. Readers fill both, and ranks.py decides by them.
+
+RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=1f2e    set by torchrun
+OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                set by Open MPI's mpirun; others set PMI_RANK
+SLURM_PROCID=3 SLURM_NTASKS=8                                set by srun
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from opspan.printable import as_utf8
-from opspan.tables.told import NOTHING, Told
 
 ORDER, NAME = "order", "name"  # values of `rank_by`, if the trace does not state its rank
+MOST_RANKS = 2**24  # a larger number is damaged, or is not a rank
+
+
+@dataclass(frozen=True)
+class Told:
+    """The rank that a trace states; None if it does not state one. A rank is less than its world size."""
+
+    rank: int | None = None
+    by: str | None = None  # the source of the rank: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...
+    world_size: int | None = None
+    local_rank: int | None = None  # the rank among the processes of its host
+    run: str | None = None  # `torchrun 1f2e`: the launcher, and a name that is the same for all ranks of a run
+
+
+NOTHING = Told()
 
 
 @dataclass(frozen=True)
@@ -48,3 +69,75 @@ class Metadata:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(map(as_utf8, self.paths)))
+
+
+# --- what a trace states about its rank
+
+
+def told(by: str, rank: object, world_size: object = None, local_rank: object = None, run: str | None = None) -> Told:
+    """Returns the numbers from a file as a Told, without those that cannot be true."""
+    size, number, local = _count(world_size), _count(rank), _count(local_rank)
+    size = size or None
+    if number is not None and size is not None and number >= size:
+        number = size = None
+    return Told(number, by if number is not None else None, size, local, run)
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str):
+        value = int(value) if re.fullmatch("[0-9]{1,8}", value) else None
+    return value if type(value) is int and 0 <= value < MOST_RANKS else None
+
+
+# Names of the variables for the rank, the world size and the rank on the host. The first line whose variables are set
+# counts. If Slurm or MPI started torchrun, their numbers are those of hosts, so torchrun comes before them.
+_LAUNCHERS = (
+    # These are not variables but values of torch.distributed, which are the most reliable.
+    ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+# Variables that all ranks of a run share. MASTER_ADDR is not among them, because one host has several names.
+_RUNS = (("torchrun", "TORCHELASTIC_RUN_ID"), ("MPI", "PMIX_NAMESPACE"), ("port", "MASTER_PORT"))
+VARIABLES = frozenset(
+    {name for names in _LAUNCHERS for name in names} | {name for _, name in _RUNS} | {"SLURM_JOB_ID", "SLURM_STEP_ID"}
+)
+
+
+def from_environment(variables: Mapping[str, str]) -> Told:
+    """Returns the rank that a launcher gave to a process in its environment variables. The values of a launcher that
+    started only this process are ignored, because the process may have started other ranks itself. A rank without a
+    world size is ignored, too, because a variable with such a common name may mean anything."""
+    for rank, size, local in _LAUNCHERS:
+        process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
+        if process.rank is not None and (process.world_size or 0) > 1:
+            return process
+    return Told(run=_run(variables))
+
+
+def _run(variables: Mapping[str, str]) -> str | None:
+    for who, name in _RUNS:
+        value = variables.get(name)
+        if value and value != "none":  # torchrun sets "none" if the run has no name
+            return f"{who} {value}"
+    if job := variables.get("SLURM_JOB_ID"):
+        return f"Slurm {job}.{variables.get('SLURM_STEP_ID') or ''}"
+    return None
+
+
+def from_distributed(info: Any) -> Told:
+    """Returns the rank in torch.profiler's `distributedInfo`, which is not trusted."""
+    if not isinstance(info, Mapping):
+        return NOTHING
+    return told("distributedInfo", info.get("rank"), info.get("world_size"))
+
+
+def from_json(saved: Any) -> Told:
+    """Returns the rank in a saved trace, which is not trusted."""
+    if not isinstance(saved, Mapping):
+        return NOTHING
+    by, run = saved.get("by"), saved.get("run")
+    by, run = by if isinstance(by, str) else "", run if isinstance(run, str) else None
+    return told(by, saved.get("rank"), saved.get("world_size"), saved.get("local_rank"), run)

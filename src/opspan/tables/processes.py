@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import polars as pl
 
+from opspan.tables.metadata import NOTHING, Told
 from opspan.tables.same import each_once
 from opspan.tables.tables import Tables
-from opspan.tables.told import NOTHING, Told
 
 _ACTIVE = ("ranges", "calls", "work", "functions", "memory", "samples")
 _DEVICE = "device_id"

@@ -21,9 +21,8 @@ from opspan.errors import NotATrace, ReadError, TooNew, WriteError
 from opspan.files import named_file, open_file
 from opspan.printable import path_text
 from opspan.tables import schema
-from opspan.tables.metadata import Metadata
+from opspan.tables.metadata import Metadata, from_json
 from opspan.tables.tables import Tables
-from opspan.tables.told import from_json
 
 INDEX = "trace.json"
 FORMAT = "opspan trace"

@@ -22,10 +22,10 @@ from opspan import native
 from opspan.analysis import Analysis
 from opspan.analysis.autograd import BY_NESTING, arrow_numbers
 from opspan.analysis.nest import trace_end_ns
+from opspan.events.columns import keywords_of
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.external_ids import IS_ANNOTATION, external_ids
-from opspan.tables.keywords import keywords_of
 from opspan.tables.schema import KIND, NAME
 from opspan.views import drawn, pieces
 from opspan.views.chrome_head import SERIES, head, series

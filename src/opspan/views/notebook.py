@@ -12,8 +12,8 @@ from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.printable import listed
 from opspan.text_columns import TextColumn
+from opspan.views.answer import issue_lines
 from opspan.views.fields import time_text
-from opspan.views.footer import issue_lines
 from opspan.views.summary import tool_of
 
 _FEW = 3

@@ -30,8 +30,7 @@ from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
 from opspan.text_columns import Layout, TextColumn
 from opspan.views import contents, missing
-from opspan.views.answer import Answer, as_text
-from opspan.views.footer import AnalysedRun, coverage_values
+from opspan.views.answer import AnalysedRun, Answer, as_text, coverage_values
 from opspan.views.op_table import HIDDEN, OF_EVENTS, TORCH, OpRows, op_rows, schema_of
 from opspan.views.text_table import SumRows
 
@@ -212,11 +211,12 @@ def _parts(analysis: Analysis, options: Options, events: EventFrames | None) -> 
         "is_xpu": bool((trace.devices["kind"].cast(pl.String) == "xpu").any()),
         "has_memory": trace.memory.height > 0,
         "nothing": _nothing_text(trace, options) if is_empty else None,  # slow: counts all rows of the trace
-        "without": missing.without(trace, by),
+        "without": missing.without(trace, by) if by in _WITHOUT else None,
     }
+    facts_of_one = pl.DataFrame([facts], schema_overrides=dict.fromkeys(("nothing", "without"), pl.String))
     rules = {"ranks": "most", "is_xpu": "any", "has_memory": "any", "nothing": "first", "without": "first"}
     return {
-        "facts": Part(pl.DataFrame([facts], schema_overrides={"nothing": pl.String}), (), rules),
+        "facts": Part(facts_of_one, (), rules),
         "names": _texts(known),
         "missing": _texts(missing.lines(analysis, by)),
         "rows": part,

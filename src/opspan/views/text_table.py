@@ -8,9 +8,9 @@ from dataclasses import replace
 import polars as pl
 
 from opspan.events.texts import format_share, format_time
+from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, as_torch, cut, fitted
 from opspan.views.fields import BLOCKS_PER_SM, KIND, MODULE, NAME, PHASE, PLACES, STEP, TENSOR_CORES, Field
-from opspan.views.footer import printable_names
 
 _NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
@@ -131,3 +131,15 @@ def _totals(rows: pl.DataFrame, device: str) -> Iterator[tuple[str, str]]:
             continue
         if name in rows.columns and ("cpu" in name or _total(rows, name)):
             yield name, "Self CPU" if "cpu" in name else f"Self {device}"
+
+
+def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Makes the texts in these columns printable. Converts each distinct text only once."""
+    changes = {}
+    for name in columns:
+        texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()
+        odd = texts.filter(texts.str.contains(r"[\pC\p{Zl}\p{Zp}]").fill_null(value=False)).to_list()
+        if odd:
+            changed = pl.col(name).cast(pl.String).replace(odd, [printable(text) for text in odd])
+            changes[name] = changed.cast(frame.schema[name])
+    return frame.with_columns(**changes) if changes else frame

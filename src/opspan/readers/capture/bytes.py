@@ -17,7 +17,7 @@ from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
 from opspan.files import open_file, size_on_disk
 from opspan.readers.capture import layout
 from opspan.readers.capture.file import Header
-from opspan.tables.told import VARIABLES
+from opspan.tables.metadata import VARIABLES
 
 HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sq2I832s")
 

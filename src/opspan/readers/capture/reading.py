@@ -31,8 +31,8 @@ from opspan.readers.capture.tables import (
 )
 from opspan.readers.capture.twice import merge_pairs
 from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.metadata import from_environment
 from opspan.tables.tables import STRETCH, joined
-from opspan.tables.told import from_environment
 from opspan.tables.window import Stretch, Window, options_of, without_lost_parents
 
 RECORDED_BY = {1: "record", 2: "collectors"}

@@ -15,7 +15,7 @@ from opspan.formats.chrome import ChromeFile, gathered, is_utc
 from opspan.printable import listed_counts
 from opspan.readers.kineto import device, events, exported, host, owners
 from opspan.tables import Issues, Metadata, Tables
-from opspan.tables.told import from_distributed
+from opspan.tables.metadata import from_distributed
 
 _MEMBERS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
 _col = pl.col

@@ -20,8 +20,7 @@ from opspan.formats import chrome
 from opspan.formats.chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
 from opspan.tables import Issues, Metadata, Tables, cycles, schema
 from opspan.tables import chrome_keys as keys
-from opspan.tables.metadata import ORDER
-from opspan.tables.told import MOST, from_json
+from opspan.tables.metadata import MOST_RANKS, ORDER, from_json
 
 _col = pl.col
 _SERIES = ("name", "domain", "device_id")
@@ -174,7 +173,7 @@ def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
                 (str(path),),
                 origin_utc_ns=origin if type(origin) is int and abs(origin) < 1 << 62 else None,
                 options=options if isinstance(options, dict) else {},
-                rank=number if type(number) is int and 0 <= number < MOST else 0,
+                rank=number if type(number) is int and 0 <= number < MOST_RANKS else 0,
                 rank_by=by if isinstance(by, str) else ORDER,
                 told=from_json(rank.get("told")),
                 **texts,

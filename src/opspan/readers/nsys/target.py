@@ -23,9 +23,9 @@ from opspan import printable
 from opspan.formats.columns import Columns, ints
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of
 from opspan.tables import Metadata, Tables, Told
+from opspan.tables.metadata import VARIABLES, from_environment, told
 from opspan.tables.processes import active, in_ranks
 from opspan.tables.same import each_once, is_one
-from opspan.tables.told import VARIABLES, from_environment, told
 
 EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"

@@ -20,9 +20,9 @@ from opspan.formats.kernel_names import kernel_names
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import RocpdDatabase, base_name
 from opspan.tables import Metadata, Tables, Told
+from opspan.tables.metadata import VARIABLES, from_environment
 from opspan.tables.processes import in_ranks
 from opspan.tables.schema import WORK_KIND
-from opspan.tables.told import VARIABLES, from_environment
 
 _col = pl.col
 _MARKER = "MARKER"  # categories of markers begin with this word, such as MARKER_CORE_API

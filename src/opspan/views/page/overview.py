@@ -14,8 +14,8 @@ from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.analysis.step_lengths import lengths
 from opspan.questions import Options
 from opspan.views import idle
+from opspan.views.answer import coverage_lines
 from opspan.views.fields import DEVICE_ID, HOST, MEMORY, NAME, OCCUPANCY, PID, RANK, TIME, Field, with_values
-from opspan.views.footer import coverage_lines
 from opspan.views.missing import device_command, lines
 from opspan.views.page.columns import table, text, values
 from opspan.views.page.overview_findings import findings
