@@ -156,7 +156,7 @@ def test_a_path_that_a_worker_does_not_see(two: Cluster, tmp_path: Path, monkeyp
 
 
 def test_workers_need_the_same_opspan(two: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask, "version", lambda _: "7.0")
+    monkeypatch.setattr(dask, "VERSION", "7.0")
 
     with pytest.raises(ClusterError, match=r"need opspan 7\.0, which is running here: tcp://.* has 0\.1\.0"):
         opspan.load_many(*ranks_in(tmp_path, 1), dask=two.address).idle()

@@ -8,7 +8,7 @@ the imports.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opspan import forked as _forked  # noqa: F401  registers itself before a fork
 from opspan.late_names import finder
@@ -90,17 +90,10 @@ __all__ = sorted(_HOMES)
 
 
 if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept misspelt names
-    _find = finder(__name__, _HOMES)
-
-    def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            from importlib.metadata import version
-
-            return version("opspan")
-        return _find(name)
+    __getattr__ = finder(__name__, {**_HOMES, "__version__": "opspan.version:VERSION"})
 
     if os.environ.get("OPSPAN_LISTEN", "0") != "0":
-        _find("listen")()
+        __getattr__("listen")()
 
 
 def __dir__() -> list[str]:

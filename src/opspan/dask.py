@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from opspan.addresses import Address, file_of
 from opspan.errors import ClusterError, MissingPackage, UsageError
 from opspan.printable import listed, shortened
+from opspan.version import VERSION
 
 PATIENCE_S = 10.0  # seconds to wait until a scheduler answers and has a worker
 ABANDONED_S = 30.0  # seconds to wait for a worker if all have died; they may be restarted meanwhile
@@ -127,13 +127,12 @@ def _threads(client: Any, address: str) -> int:
 
 
 def _check_versions(client: Any, address: str) -> None:
-    ours = version("opspan")
     workers = client.get_versions(packages=["opspan"])["workers"]
     theirs = {worker: about["packages"].get("opspan") for worker, about in workers.items()}
-    others = [f"{worker} has {its or 'none'}" for worker, its in theirs.items() if its != ours]
+    others = [f"{worker} has {its or 'none'}" for worker, its in theirs.items() if its != VERSION]
     if others:
         raise ClusterError(
-            f"workers of {address} need opspan {ours}, which is running here: {listed(others, 3)}; install it there"
+            f"workers of {address} need opspan {VERSION}, which is running here: {listed(others, 3)}; install it there"
         )
 
 

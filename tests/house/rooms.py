@@ -8,7 +8,7 @@ from __future__ import annotations
 
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
 GROUND |= {"capture_files", "element_types", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
-GROUND |= {"row_numbers", "fused_names"}
+GROUND |= {"row_numbers", "fused_names", "version"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
@@ -30,6 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "workers": set(),
     "forked": {"errors", "workers"},
     "row_numbers": set(),
+    "version": set(),
     "native": {"errors", "forked", "libraries", "row_numbers"},
     "labels": {"native"},  # late: a program that is being labelled has no polars
     # What a question is: its views are loaded by name when it is asked.
@@ -44,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "views": READING | {"questions", "libraries", "analysis", "events", "findings", "late_names"},
     "trace": {"questions", "forked", "tables", "analysis", "events", "views", "html_columns"},
     "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
-    "dask": {"addresses", "errors", "printable"},
+    "dask": {"addresses", "errors", "printable", "version"},
     "many": READING | {"questions", "dask", "workers", "readers", "remote", "analysis", "views", "trace", "loading"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
     "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "loading", "emit"},

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from builders import capture, kineto, nsys, vtune
+from opspan.cli.loading import is_several
 from opspan.errors import NotATrace, NotReadable
-from opspan.many.files import files_of, is_several
+from opspan.many.files import files_of
 
 
 def names(*paths: str | Path, below: Path) -> list[str]:

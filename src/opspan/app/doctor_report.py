@@ -12,11 +12,11 @@ import platform
 import pwd
 import re
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 from opspan.app.doctor import Check
 from opspan.printable import printable
+from opspan.version import VERSION
 
 _HOMES = re.compile(r"/(home|Users)/[^/\s:;,()'\"]+")  # folders that are home folders on most systems
 
@@ -33,7 +33,7 @@ def as_object(checks: Sequence[Check]) -> dict[str, Any]:
     """Returns the object that `opspan doctor --json` prints."""
     fields = ("name", "state", "found", "todo")
     return {
-        "opspan": version("opspan"),
+        "opspan": VERSION,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "checks": [{field: getattr(check, field) for field in fields} for check in checks],
@@ -42,7 +42,7 @@ def as_object(checks: Sequence[Check]) -> dict[str, Any]:
 
 def as_markdown(checks: Sequence[Check]) -> str:
     """Returns a fenced block of text."""
-    head = f"opspan {version('opspan')}, Python {platform.python_version()}, {platform.platform()}"
+    head = f"opspan {VERSION}, Python {platform.python_version()}, {platform.platform()}"
     lines = [head, "", *(line for check in checks for line in as_text(check).splitlines())]
     text = without_user("\n".join(printable(line) for line in lines))
     # A fence has to be longer than any run of backticks inside.

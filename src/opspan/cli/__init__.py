@@ -150,9 +150,9 @@ def _with_help(command: click.Command) -> click.Command:
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, is_on: bool) -> None:
     if is_on:
-        from importlib.metadata import version
+        from opspan.version import VERSION
 
-        show(f"opspan {version('opspan')}\n")
+        show(f"opspan {VERSION}\n")
         ctx.exit()
 
 

@@ -3,6 +3,7 @@ with a progress bar."""
 
 from __future__ import annotations
 
+import glob
 import re
 import sys
 import threading
@@ -16,6 +17,7 @@ import click
 
 from opspan.addresses import Address, file_of
 from opspan.errors import UsageError
+from opspan.files import exists, is_folder
 from opspan.printable import plural
 
 if TYPE_CHECKING:
@@ -304,12 +306,21 @@ def steps_of(step: str | None) -> Steps | None:
     return parsed_steps(step)
 
 
+def is_several(file: File) -> bool:
+    """Returns whether the path means several files: it is a pattern, or a folder that is not a trace itself."""
+    if isinstance(file, Address):
+        return file.is_several
+    from opspan.readers import trace_source
+
+    return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
+
+
 def expanded(files: Sequence[File]) -> tuple[File, ...]:
     """Replaces folders and patterns by their files, for a verb that needs the complete trace at once."""
-    from opspan.many.files import files_of, is_several
-
     if not any(map(is_several, files)):
         return tuple(files)
+    from opspan.many.files import files_of
+
     most = _most_fetched(files)
     return tuple(file_of(file.path, most) for file in files_of(files).files)
 
@@ -323,10 +334,10 @@ def _most_fetched(files: Sequence[File]) -> int | None:
 def many(files: Sequence[File], reading: PartToRead, processes: int | None, dask: str | None = None) -> Ranks | None:
     """Returns Ranks, which analyses the files one by one, or None if a few files are to be read as one trace."""
     from opspan.many import FEW
-    from opspan.many.files import files_of, is_several
 
     if processes is None and dask is None and len(files) <= FEW and not any(map(is_several, files)):
         return None
+    from opspan.many.files import files_of
     from opspan.many.ranks import Ranks
     from opspan.many.task import ReadOptions
 

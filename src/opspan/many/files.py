@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from opspan import addresses
 from opspan.addresses import Address, file_of
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import check_folder, exists, is_folder
@@ -73,13 +72,6 @@ def _here(pattern: Path, source: str | None) -> tuple[list[File], int]:
         files += inside
         skipped += others
     return [File(str(path), _size(path)) for path in files], skipped
-
-
-def is_several(file: addresses.File) -> bool:
-    """Returns whether the path means several files: it is a pattern, or a folder that is not a trace itself."""
-    if isinstance(file, Address):
-        return file.is_several
-    return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
 
 
 def _no_trace(folder: Path) -> ReadError:

@@ -21,7 +21,6 @@ import json
 import math
 import os
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, U
 from opspan.files import open_file
 from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
+from opspan.version import VERSION
 from opspan.views.diff import several_of
 
 SCHEMA = 3  # in version 1 a step lasted as long as its range; version 2 lacked the errors of times
@@ -55,7 +55,7 @@ def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int
     tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in analysis.tables.ranks)
     head = {
         _MARK: SCHEMA,
-        "opspan": version("opspan"),
+        "opspan": VERSION,
         "tools": as_utf8(", ".join(tools)),
         "steps": figures["op"].steps._asdict(),
     }
