@@ -19,7 +19,7 @@ _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 def to_torch(events: Any) -> Any:
     """Converts one of our EventLists to torch's EventList. The events keep their parents and children. Times stay
-    objects of the class Microseconds (times.py)."""
+    objects of the class Microseconds (texts.py)."""
     try:
         from torch.autograd import DeviceType, profiler_util
     except ImportError as error:
