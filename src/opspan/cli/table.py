@@ -108,9 +108,9 @@ class TableVerb(Verb):
 
 def _report_of(files: Sequence[File]) -> VtuneReport | None:
     """Reads the file if there is only one and it is a report of VTune, else returns None."""
-    file = files[0]
     if len(files) != 1:
         return None
+    (file,) = files
     if isinstance(file, Path):
         return _read_report(file)
     if not file.name.lower().endswith(_REPORT_SUFFIXES):
