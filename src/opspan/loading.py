@@ -301,9 +301,11 @@ def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps
     """Reads a trace. For a capture, also reads the files of its events on devices, which are in the same folder."""
     from opspan.readers import read_file
 
-    devices = capture_files.device_files(path) if source in (None, "capture") else []
     if window is None:
-        return _with_devices(read_file(path, source), devices), None
+        trace = read_file(path, source)
+        devices = capture_files.device_files(path) if trace.metadata.source == "capture" else []
+        return _with_devices(trace, devices), None
+    devices = capture_files.device_files(path) if source in (None, "capture") else []
     from opspan.analysis.narrowed import narrowed
     from opspan.tables.window import cut
 

@@ -21,11 +21,8 @@ from opspan.analysis.averages import device_time
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
 from opspan.analysis.launches import launches, matches
-from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
-from opspan.analysis.phases import phases
-from opspan.analysis.steps import steps
 from opspan.forked import shared_property
 from opspan.tables import cycles, schema
 
@@ -386,4 +383,8 @@ def analyse(trace: T, step_pattern: str | None = None) -> T:
 
 
 def _in_context(attributed: T, step_pattern: str | None = None) -> T:
+    from opspan.analysis.modules import modules
+    from opspan.analysis.phases import phases
+    from opspan.analysis.steps import steps
+
     return attributed.replace(ranges=phases(steps(modules(attributed.ranges, attributed.functions), step_pattern)))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import polars as pl
 
 from opspan.analysis.averages import RANGE_SUMS, sum_expressions
-from opspan.analysis.frames import frames
+from opspan.analysis.functions import frames
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import DEEPEST, depths, merge_stacks
 from opspan.tables.schema import NAME

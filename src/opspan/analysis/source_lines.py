@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.averages import DURATION, RANGE_ORDER, launched_in, named, on_device
-from opspan.analysis.frames import frames
+from opspan.analysis.functions import frames
 from opspan.analysis.nest import nearest
 from opspan.analysis.provenance import AMBIGUOUS, Matches, matched
 from opspan.fused_names import fused_ops

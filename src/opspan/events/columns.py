@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan import analysis
 from opspan.analysis.averages import on_device
-from opspan.analysis.frames import frames
+from opspan.analysis.functions import frames
 from opspan.analysis.hierarchy import hierarchy
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.analysis.nest import timed, timeless

@@ -9,7 +9,6 @@ import polars as pl
 
 from opspan.analysis import Analysis, Coverage
 from opspan.analysis.averages import on_device
-from opspan.analysis.engine_labels import engine_labels
 from opspan.printable import plural
 from opspan.sources import MODULES, SHAPES, Source, source_of
 from opspan.tables import Tables
@@ -133,12 +132,16 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
 
 
 def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
-    if not kinds.isdisjoint(_BACKWARD) or engine_labels(_of_ranges(trace, "name")).height:
-        return None  # a serving engine never trains
+    if not kinds.isdisjoint(_BACKWARD):
+        return None
     # If gradients are switched off, torch's ops have no sequence numbers, and no backward is missing.
     is_op = _of_ranges(trace, "kind") == "op"
     if by != "phase" and not (is_op & _of_ranges(trace, "seq").is_not_null()).any():
         return None
+    from opspan.analysis.engine_labels import engine_labels  # late: few traces come so far
+
+    if engine_labels(_of_ranges(trace, "name")).height:
+        return None  # a serving engine never trains
     return (
         "there is no backward pass in the trace: the program has none, or loss.backward() ran outside of the part that "
         "was labelled; label the whole program (`opspan exec train.py`), or put forward and backward into the session"
