@@ -43,6 +43,8 @@ requests as prefill_*, as the label does, although these requests may be in thei
 
 from __future__ import annotations
 
+from functools import cache
+
 import polars as pl
 
 _col = pl.col
@@ -76,33 +78,37 @@ def _sglang_both() -> str:
     return rf"(?: c={_number('prefill_requests')} g={_number('decode_requests')}{sums})?"
 
 
-_SIZE = rf" bs={_number('batch_size')}"
-# The engine and, in groups with the names of columns, what the label says. `mode`, `toks`, `new` and `cached` are
-# groups, but no columns.
-_FORMS = (
-    (
-        "vllm",
-        rf"execute_{_number('batch_size')}_context_{_number('prefill_requests')}{_vllm_sums(_OF_PREFILL)}"
-        rf"_generation_{_number('decode_requests')}{_vllm_sums(_OF_DECODE)}",
-    ),
-    (
-        "vllm",
-        rf"execute_context_{_number('prefill_requests')}\({_number('prefill_sq')}(?:_{_N})?\)"
-        rf"_generation_{_number('decode_requests')}\({_number('decode_sq')}\)",
-    ),
-    ("vllm", rf"execute_new_{_number('new')}_cached_{_number('cached')}"),
-    (
-        "sglang",
-        rf"step\[(?P<mode>EXTEND){_SIZE} toks={_number('toks')}{_sglang_sums('c', _OF_PREFILL)}\]",
-    ),
-    ("sglang", rf"step\[(?P<mode>DECODE|TARGET_VERIFY|VERIFY){_SIZE}{_sglang_sums('g', _OF_DECODE)}\]"),
-    ("sglang", rf"step\[(?P<mode>MIXED){_SIZE}{_sglang_both()}\]"),
-    ("sglang", rf"step\[(?P<mode>SPLIT_PREFILL){_SIZE}\]"),
-    ("sglang", rf"step\[(?P<mode>DRAFT_EXTEND_V2){_SIZE}{_sglang_sums('c', _OF_PREFILL)}\]"),
-    ("sglang", rf"step\[(?P<mode>DRAFT_LOOP) raw_bs={_number('requests')}{_SIZE} topk={_N}\]"),
-    ("sglang", rf"step\[(?P<mode>DRAFT_EXTEND|IDLE|PREBUILT|DLLM_EXTEND|DUMMY_FIRST){_SIZE}\]"),
-    ("xdit", rf"(?:iteration_{_N}_)?execute_diffusion_{_number('batch_size')}_{_N}x{_N}"),
-)
+@cache
+def _forms() -> tuple[tuple[str, str], ...]:
+    """Returns the engine and the pattern of each form. Groups have the names of columns; `mode`, `toks`, `new` and
+    `cached` are groups, but no columns."""
+    size = rf" bs={_number('batch_size')}"
+    return (
+        (
+            "vllm",
+            rf"execute_{_number('batch_size')}_context_{_number('prefill_requests')}{_vllm_sums(_OF_PREFILL)}"
+            rf"_generation_{_number('decode_requests')}{_vllm_sums(_OF_DECODE)}",
+        ),
+        (
+            "vllm",
+            rf"execute_context_{_number('prefill_requests')}\({_number('prefill_sq')}(?:_{_N})?\)"
+            rf"_generation_{_number('decode_requests')}\({_number('decode_sq')}\)",
+        ),
+        ("vllm", rf"execute_new_{_number('new')}_cached_{_number('cached')}"),
+        (
+            "sglang",
+            rf"step\[(?P<mode>EXTEND){size} toks={_number('toks')}{_sglang_sums('c', _OF_PREFILL)}\]",
+        ),
+        ("sglang", rf"step\[(?P<mode>DECODE|TARGET_VERIFY|VERIFY){size}{_sglang_sums('g', _OF_DECODE)}\]"),
+        ("sglang", rf"step\[(?P<mode>MIXED){size}{_sglang_both()}\]"),
+        ("sglang", rf"step\[(?P<mode>SPLIT_PREFILL){size}\]"),
+        ("sglang", rf"step\[(?P<mode>DRAFT_EXTEND_V2){size}{_sglang_sums('c', _OF_PREFILL)}\]"),
+        ("sglang", rf"step\[(?P<mode>DRAFT_LOOP) raw_bs={_number('requests')}{size} topk={_N}\]"),
+        ("sglang", rf"step\[(?P<mode>DRAFT_EXTEND|IDLE|PREBUILT|DLLM_EXTEND|DUMMY_FIRST){size}\]"),
+        ("xdit", rf"(?:iteration_{_N}_)?execute_diffusion_{_number('batch_size')}_{_N}x{_N}"),
+    )
+
+
 _OTHERS = ("toks", "new", "cached")
 _PREFILL_MODES, _DECODE_MODES = ("EXTEND", "SPLIT_PREFILL"), ("DECODE", "TARGET_VERIFY", "VERIFY")
 _NUMBER_OF_STEP = r" #[0-9]+$"
@@ -112,7 +118,7 @@ _MAY_BE_LABEL = r"^(?:execute_|iteration_|step\[)"
 def engine_labels(names: pl.Series) -> pl.DataFrame:
     distinct = names.alias("name").to_frame().select(_col("name").unique().drop_nulls())
     distinct = distinct.with_columns(text=_col("name").cast(pl.String)).filter(_col("text").str.contains(_MAY_BE_LABEL))
-    labels = pl.concat(_read(distinct, engine, form) for engine, form in _FORMS)
+    labels = pl.concat(_read(distinct, engine, form) for engine, form in _forms())
     return _work_out(labels).select(COLUMNS).sort("name")
 
 

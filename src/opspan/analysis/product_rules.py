@@ -385,10 +385,8 @@ PRODUCTS = _OF_MATRICES | _CONVOLUTIONS | _RECURRENT | _ATTENTIONS | _OF_LIBRARI
 
 # Ops whose cost cannot be known from a trace, with the reason.
 NOT_TOLD: dict[str, str] = {
-    **dict.fromkeys(
-        ("vllm::unified_attention", "vllm::unified_attention_with_output"),
-        "lengths of keys are only in the detailed labels of the engine's steps",
-    ),
+    "vllm::unified_attention": "lengths of keys are only in the detailed labels of the engine's steps",
+    "vllm::unified_attention_with_output": "lengths of keys are only in the detailed labels of the engine's steps",
     "vllm::unified_mla_attention_with_output": "lengths of keys and windows of layers are in no trace",
     **dict.fromkeys(
         ("vllm::moe_forward", "vllm::moe_forward_shared"), "weights and chosen experts are not among its inputs"
