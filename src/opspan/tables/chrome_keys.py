@@ -25,7 +25,7 @@ SAMPLED = '{"sampled": "at ops"}'
 
 CYCLES = "cycles"  # a member of opspanTables, which says when each cycle began
 # Tables whose rows are not events. These tables are written as columns.
-WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
+WHOLE = ("relations", "threads", "processes", "devices", "metrics", "provenance", "issues")
 
 RANGES = {
     "id": "range",
