@@ -53,8 +53,12 @@ _OTHERS: tuple[str, ...] = (
     "compiled_",
     "torch",
     "graph_",
+    "inductor_post_to_pre_grad_nodes",
+    "triton_kernel_info",
+    "runtime_wrapper_",
+    "recompile",
+    "cudagraph",
 )
-_OTHERS += ("inductor_post_to_pre_grad_nodes", "triton_kernel_info", "runtime_wrapper_", "recompile", "cudagraph")
 _KEY = re.compile(r'"key": ?"(\w{1,200})"')
 _PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries that are no artifacts
 _MOST_OPEN = 64  # compilations that are remembered at a time; they hardly overlap
