@@ -262,7 +262,8 @@ def read(
 ) -> PartAndSteps:
     """Reads one trace. Also returns its steps if they were needed to find the window."""
     if isinstance(file, Path):
-        return _read(file, source, window)
+        tables, steps = _read(file, source, window)
+        return _with_captures(tables, file, captures), steps
     from opspan.remote import local, with_address
 
     with local(file) as path:

@@ -38,7 +38,8 @@ def test_a_replay_whose_names_stand_in_one_place_only_has_the_ops_of_this_place(
     assert rows["shape"].to_list() == ["[[2, 3]]", "[[2]]", "[[2]]"] * 2
     assert rows["module"].to_list() == ["Linear_0", None, None] * 2
     assert rows["stack"].to_list() == ["nn.Module: Linear_0", None, None] * 2
-    assert rows["step"].to_list() == [None] * 6
+    assert rows["step"].to_list() == [LABEL.format(8)] * 3 + [None] * 3
+    assert rows["phase"].to_list() == ["decode"] * 3 + ["forward"] * 3
     assert set(rows["replay"]) == {"unique"}
     assert rows["is_replay_sure"].all()
 
