@@ -133,6 +133,7 @@ def test_without_names_only_whole_captures_of_the_same_kinds_fit_and_they_are_ne
 
     assert rows["op"].to_list() == ["aten::mm", "aten::copy_", "aten::zero_"]
     assert set(rows["replay"]) == {"order"}
+    assert not rows["is_replay_sure"].any()
 
 
 def test_a_run_of_names_is_found_where_the_recording_has_no_begin_of_captures(tmp_path: Path) -> None:

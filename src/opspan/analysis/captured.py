@@ -4,7 +4,7 @@
         replayed_range_id: the captured op that the work repeats.
         replay: how the captured launch was found (`replay_matches`); null for work that is no part of a replay, and for
             replays that fit no capture.
-        is_replay_sure: whether all launches that the work may repeat have the same op and sizes.
+        is_replay_sure: whether all launches that the work may repeat have the same op and sizes, and have its name.
 
 A graph that a program captures once and launches many times runs without its ops: a replay is one call of the host. The
 added ranges are the captured ops, once for each replay, below the range that launched the replay. They have no times,
@@ -104,18 +104,19 @@ def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches:
     """Returns a row for each work of the replays that fit: replay (a row of `launched`), work and range (rows; the
     range is null where it is not known), how, is_sure, and with_chain: whether the ranges around are known, too."""
     sets: dict[tuple[tuple[int, ...], int], int] = {}
-    rows = [
-        (number, match.first, match.how, sets.setdefault((match.places, len(launched["work"][number])), len(sets)))
-        for number, match in enumerate(replayed)
-        if match is not None
-    ]
-    schema = {"replay": ROW_NUMBER, "first": ROW_NUMBER, "how": pl.String, "set": ROW_NUMBER}
+    rows = []
+    for number, match in enumerate(replayed):
+        if match is not None:
+            key = (match.places, len(launched["work"][number]))
+            rows.append((number, match.first, match.how, match.is_named, sets.setdefault(key, len(sets))))
+    schema = {"replay": ROW_NUMBER, "first": ROW_NUMBER, "how": pl.String, "is_named": pl.Boolean, "set": ROW_NUMBER}
     matched = pl.DataFrame(rows, schema=schema, orient="row")
     work = launched.select("work").with_row_index("replay").cast({"replay": ROW_NUMBER})
     repeats = matched.join(work, on="replay", maintain_order="left").with_columns(
         at=pl.int_ranges(0, _col("work").list.len(), dtype=ROW_NUMBER)
     )
     repeats = repeats.explode("work", "at").join(_agreements(sets, launches), on=["set", "at"], how="left")
+    repeats = repeats.with_columns(is_sure=_col("is_sure") & _col("is_named"))
     is_known = _col("is_sure") | (_col("how") != "ambiguous")
     return repeats.with_columns(
         range=pl.when(is_known).then(launches["range"].gather(repeats["first"] + repeats["at"])),

@@ -11,6 +11,7 @@
                 the capture that has the same number.
             "ambiguous": several places fit, and nothing tells which. `first` is one of them.
         places: all rows that `first` might be. If the batch size is known, only those of its captures.
+        is_named: whether names were compared, and not only kinds.
         None stands for a replay that fits nowhere.
 
 The names of work decide. If a recording of captures has no names (CUDA's captured launches may lack them), a replay
@@ -88,6 +89,7 @@ class Match(NamedTuple):
     first: int
     how: str
     places: tuple[int, ...]
+    is_named: bool
 
 
 def what(kernel: pl.Expr, kind: pl.Expr) -> pl.Expr:
@@ -146,10 +148,10 @@ def _chosen(replay: Launched, fits: Fits, recordings: Sequence[LaunchList], in_o
     if fits.is_named:
         for how, count in (("unique", fits.runs), ("capture", len(places)), ("batch size", len(sized))):
             if count == 1:
-                return Match(sized[0], how, sized)
+                return Match(sized[0], how, sized, is_named=True)
     if in_order is not None or len(places) == 1:
-        return Match(places[0] if in_order is None else in_order, "order", sized)
-    return Match(sized[0], "ambiguous", sized)
+        return Match(places[0] if in_order is None else in_order, "order", sized, fits.is_named)
+    return Match(sized[0], "ambiguous", sized, fits.is_named)
 
 
 def _of_batch_size(
