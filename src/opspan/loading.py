@@ -262,20 +262,24 @@ def read(
 ) -> PartAndSteps:
     """Reads one trace. Also returns its steps if they were needed to find the window."""
     if isinstance(file, Path):
-        tables, steps = _read(file, source, window)
-        return _with_captures(tables, file, captures), steps
+        return _read(file, source, window, captures)
     from opspan.remote import local, with_address
 
     with local(file) as path:
-        tables, steps = _read(path, source, window)
-        return with_address(_with_captures(tables, path, captures), file, path), steps
+        tables, steps = _read(path, source, window, captures)
+        return with_address(tables, file, path), steps
+
+
+def _launches_graphs(trace: Tables) -> bool:
+    from opspan.analysis.launches import launches_graph
+
+    # A trace of several ranks was saved or exported by opspan, which had looked for captures then.
+    return len(trace.ranks) == 1 and bool(trace.work.height and launches_graph(trace.calls).any())
 
 
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
     """Gives the work of graph replays its ops, from recordings of the captures, or from the trace if it has them."""
-    from opspan.analysis.launches import launches_graph
-
-    if not paths and not (trace.work.height and launches_graph(trace.calls).any()):
+    if not paths and not _launches_graphs(trace):
         return trace
     from opspan.analysis.captured import Replays
     from opspan.analysis.captured_ops import Capture
@@ -283,7 +287,7 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     from opspan.readers.graph_captures import graph_captures
     from opspan.tables import Issues
 
-    replays = Replays.of(trace)
+    replays = Replays.of(trace) if len(trace.ranks) == 1 else None
     files = graph_captures(path, trace.metadata.told.rank, paths) if paths or replays else []
     if replays is None:
         return trace
@@ -298,21 +302,27 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     return replays.with_captures(recordings, issues)
 
 
-def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:
-    """Reads a trace. For a capture, also reads the files of its events on devices, which are in the same folder."""
+def _read(
+    path: Path, source: str | None, window: Window | None, captures: Sequence[str | os.PathLike[str]]
+) -> PartAndSteps:
+    """Reads a trace. For a capture, also reads the files of its events on devices, which are in the same folder. Work
+    of graph replays gets its ops."""
     from opspan.readers import read_file
 
     if window is None:
         trace = read_file(path, source)
         devices = capture_files.device_files(path) if trace.metadata.source == "capture" else []
-        return _with_devices(trace, devices), None
+        return _with_captures(_with_devices(trace, devices), path, captures), None
     devices = capture_files.device_files(path) if source in (None, "capture") else []
     from opspan.analysis.narrowed import narrowed
     from opspan.tables.window import cut
 
     if not devices:
-        return narrowed(lambda window: read_file(path, source, window), window)
-    trace = _with_devices(read_file(path, source), devices)
+        part = narrowed(lambda window: read_file(path, source, window), window)
+        if not captures and not _launches_graphs(part[0]):
+            return part
+    # Captures may lie outside of the window, and a replay has to be whole to be found.
+    trace = _with_captures(_with_devices(read_file(path, source), devices), path, captures)
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -271,13 +272,15 @@ def test_a_search_by_brute_force_finds_the_same_ops(tmp_path: Path, seed: int) -
     rows = _kernels(opspan.load(run, captures=captures))
 
     at = 0
-    every = [pair for graph in graphs for pair in graph.kernels]
     for graph in replayed:
         wanted = [name for name, _ in graph.kernels]
         places = [one.kernels for one in graphs if [name for name, _ in one.kernels] == wanted]
         if not places:
-            starts = range(len(every) - len(wanted) + 1)
-            runs = [every[start : start + len(wanted)] for start in starts]
+            runs = [
+                one.kernels[start : start + len(wanted)]
+                for one in graphs
+                for start in range(len(one.kernels) - len(wanted) + 1)
+            ]
             places = [run for run in runs if [name for name, _ in run] == wanted]
         for number in range(len(wanted)):
             ops = {(place[number][1].name, place[number][1].sizes) for place in places}
@@ -288,3 +291,104 @@ def test_a_search_by_brute_force_finds_the_same_ops(tmp_path: Path, seed: int) -
                 None if not places else len({(place[number][1].name, place[number][1].sizes) for place in places}) == 1
             )
             at += 1
+
+
+def test_captures_of_two_threads_at_the_same_time_are_kept_apart(tmp_path: Path) -> None:
+    one = _one(Op("aten::a1", ("k1",)), Op("aten::a2", ("k2",)))
+    other = _one(Op("aten::b1", ("k1",)), Op("aten::b2", ("k3",)))
+    first, second = (capture(tmp_path / f"{number}.json.gz", graph) for number, graph in enumerate((one, other)))
+    document = json.loads(gzip.decompress(first.read_bytes()))
+    for event in json.loads(gzip.decompress(second.read_bytes()))["traceEvents"]:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 1000
+        document["traceEvents"].append({**event, "tid": event["tid"] + 1, "ts": event["ts"] + 0.5})
+    (tmp_path / "both.json").write_text(json.dumps(document))
+    run = execution(tmp_path / "run.json.gz", Step("s", (one,)), Step("s", (other,)))
+
+    rows = _kernels(opspan.load(run, captures=tmp_path / "both.json"))
+
+    assert rows["op"].to_list() == ["aten::a1", "aten::a2", "aten::b1", "aten::b2"]
+    assert set(rows["replay"]) == {"unique"}
+
+
+def test_a_replay_is_no_part_of_two_captures(tmp_path: Path) -> None:
+    one, other = _one(Op("aten::mm", ("gemm",)), Op("aten::relu", ("relu",))), _one(Op("aten::bmm", ("gemm2",)))
+    captures = capture(tmp_path / "c.json.gz", one, other)
+    run = execution(tmp_path / "run.json.gz", Step("s", (_one(Op("?", ("relu", "gemm2"))),)))
+
+    rows = _kernels(opspan.load(run, captures=captures))
+
+    assert rows["op"].to_list() == ["s", "s"]
+    assert rows["replay"].null_count() == 2
+
+
+def test_a_part_of_the_trace_has_the_ops_of_the_whole(tmp_path: Path) -> None:
+    graph = _one(Op("aten::mm", ("gemm",), module="Linear_0"), Op("aten::relu", ("relu",)))
+    small = _one(Op("aten::small", ("gemm",)))
+    run = both(tmp_path / "run.json.gz", [graph, small], *(Step(f"ProfilerStep#{n}", (graph,)) for n in (1, 2)))
+    whole = opspan.load(run)
+    whole.save(tmp_path / "saved")
+
+    for path in (run, tmp_path / "saved"):
+        part = opspan.load(path, step=2)
+        assert part.kernels()["op"].to_list() == ["aten::mm", "aten::relu"]
+        assert part.kernels()["module"].to_list() == ["Linear_0", None]
+        assert part.coverage.work_in_range.fraction == 1.0
+    begin = whole.begin_ns("ranges", "calls", "work") or 0
+    first = int(whole.kernels()["start_ns"][0]) - begin
+    part = opspan.load(run, between=(0, first + 100))
+    assert part.kernels()["op"].to_list() == ["aten::mm"]
+
+
+def test_a_trace_that_was_saved_keeps_what_was_found(tmp_path: Path) -> None:
+    graph, unknown = _one(Op("aten::mm", ("gemm",))), _one(Op("?", ("other",)))
+    run = both(tmp_path / "run.json.gz", [graph], Step("s1", (graph,)), Step("s2", (unknown,)))
+    opspan.load(run).save(tmp_path / "saved")
+
+    again = opspan.load(tmp_path / "saved")
+
+    assert again.kernels()["op"].to_list() == ["aten::mm", "s2"]
+    assert again.issues.filter(pl.col("code") == "unmatched_replays")["count"].to_list() == [1]
+
+
+def test_replays_outside_of_all_ranges_are_in_the_table(tmp_path: Path) -> None:
+    graph = _one(Op("aten::mm", ("gemm",)), Op("aten::relu", ("relu",)))
+    captures = capture(tmp_path / "c.json.gz", graph)
+    run = execution(tmp_path / "run.json.gz", Step(None, (graph, graph)))
+
+    trace = opspan.load(run, captures=captures)
+
+    rows = trace.table().rows.filter(pl.col("device") == "cpu").sort("name")
+    assert rows.select("name", "count", "cpu_ns", "device_ns", "self_device_ns").rows() == [
+        ("aten::mm", 2, 0, 2 * TOOK_NS, 2 * TOOK_NS),
+        ("aten::relu", 2, 0, 2 * TOOK_NS, 2 * TOOK_NS),
+        ("cudaGraphLaunch", 2, 0, 4 * TOOK_NS, 0),
+    ]
+    assert [event.name for event in trace.events()].count("aten::mm") == 2
+    assert trace.export(tmp_path / "out.json") == []
+
+
+def test_only_launches_without_a_name_are_compared_by_their_kind(tmp_path: Path) -> None:
+    graph = _one(Op("aten::mm", ("gemm",)), Op("aten::relu", ("relu",)))
+    document = json.loads(gzip.decompress(capture(tmp_path / "c.json.gz", graph).read_bytes()))
+    for event in document["traceEvents"]:
+        if event["args"].get("kernel") == "relu":
+            del event["args"]["kernel"]
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    wrong = _one(Op("?", ("softmax", "relu")))
+    run = execution(tmp_path / "run.json.gz", Step("s", (graph,)), Step("s", (wrong,)))
+
+    rows = _kernels(opspan.load(run, captures=tmp_path / "c.json"))
+
+    assert rows["op"].to_list() == ["aten::mm", "aten::relu", "s", "s"]
+    assert rows["replay"].to_list() == ["order", "order", None, None]
+    assert rows["is_replay_sure"].to_list() == [False, False, None, None]
+
+
+def test_recordings_without_any_launch_match_nothing(tmp_path: Path) -> None:
+    run = execution(tmp_path / "run.json.gz", Step("s", (_one(Op("aten::mm", ("gemm",))),)))
+    captures = capture(tmp_path / "c.json.gz", _one(Op("aten::add", ())))
+
+    trace = opspan.load(run, captures=captures)
+
+    assert trace.issues.filter(pl.col("code") == "unmatched_replays")["count"].to_list() == [1]

@@ -24,14 +24,16 @@ from opspan.analysis.captured_launches import BEGIN_CAPTURE
 from opspan.analysis.captured_ops import KEPT, Capture, above, captured_ops
 from opspan.analysis.engine_labels import engine_labels
 from opspan.analysis.nest import nearest
-from opspan.analysis.replay_matches import KINDS, Launched, LaunchList, Match, letters, matches, replays, what
+from opspan.analysis.replay_matches import KINDS, NO_NAME, Launched, LaunchList, Match, letters, matches, replays, what
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues, Tables, schema
 from opspan.tables.schema import REPLAY
 from opspan.tables.tables import ids_of
 
 _col = pl.col
-_NO_NAME = "\0"  # the letter of work without a name, which no launch has
+_THREAD = ("rank", "pid", "tid")
+_OF_WORK = ("replayed_range_id", "replay", "is_replay_sure")
+_UNKNOWN = "\1"  # the letter of work without a name, which no captured launch has
 
 
 class Replays(NamedTuple):
@@ -48,15 +50,19 @@ class Replays(NamedTuple):
         return cls(trace, attributed, launched) if launched.height else None
 
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
-        # The trace may have begun before its own captures.
-        own = [Capture(self.trace)] if _calls_named(self.trace, BEGIN_CAPTURE) else []
-        trace, recordings = self.trace, [*captures, *own]
-        captured = captured_ops(recordings) if recordings else None
-        if captured is not None and captured.launches.height:
-            matched = _matches(self.attributed.ranges, self.launched, captured.launches)
-            issues.add("unmatched_replays", sum(match is None for match in matched))
-            repeats = _repeats(self.launched, matched, captured.launches)
-            trace = _joined(trace, self.attributed, self.launched, repeats, captured.ranges)
+        trace, launched = self.trace, self.launched
+        if not captures and _calls_named(trace, BEGIN_CAPTURE):
+            captures = [Capture(trace)]  # the trace began before its own captures
+        captured = captured_ops(captures) if captures else None
+        unmatched = launched.height if captures else 0
+        # Ids that name several ranges, which only a damaged file has, name none.
+        if captured is not None and captured.launches.height and ids_of(trace.ranges).equals(trace.ranges["id"]):
+            matched = _matches(self.attributed.ranges, launched, captured.launches)
+            unmatched = sum(match is None for match in matched)
+            repeats = _repeats(launched, matched, captured.launches)
+            trace = _joined(trace, self.attributed, launched, repeats, captured.ranges)
+        if "unmatched_replays" not in trace.issues["code"].to_list():
+            issues.add("unmatched_replays", unmatched)
         return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
@@ -68,7 +74,7 @@ def _calls_named(trace: Tables, part: str) -> bool:
 def _matches(ranges: pl.DataFrame, launched: pl.DataFrame, launches: pl.DataFrame) -> list[Match | None]:
     launches = launches.with_columns(what(_col("kernel"), _col("kind")).alias("what"))
     names = letters(pl.concat([launched["what"].explode(), launches["what"]]))
-    return matches(_replays(ranges, launched, names), _recordings(launches, names))
+    return matches(_replays(ranges, launched, names), _launch_lists(launches, names))
 
 
 def _replays(ranges: pl.DataFrame, launched: pl.DataFrame, names: Mapping[str, str]) -> list[Launched]:
@@ -79,30 +85,30 @@ def _replays(ranges: pl.DataFrame, launched: pl.DataFrame, names: Mapping[str, s
     return [Launched(_text(whats, names), _text(kinds, KINDS), step, size) for whats, kinds, step, size in rows]
 
 
-def _recordings(launches: pl.DataFrame, names: Mapping[str, str]) -> list[LaunchList]:
-    recordings = []
-    part = pl.struct("recording", "batch_size").rle_id()
+def _launch_lists(launches: pl.DataFrame, names: Mapping[str, str]) -> list[LaunchList]:
+    lists = []
+    part = pl.struct("recording", "rank", "pid", "tid", "batch_size").rle_id()
     for own in launches.with_row_index("row").with_columns(part=part).partition_by("part", maintain_order=True):
         spans = own.filter(_col("capture").is_not_null()).group_by("capture", maintain_order=True)
-        recordings.append(
+        lists.append(
             LaunchList(
                 own["row"][0],
-                None if own["what"].null_count() else _text(own["what"].to_list(), names),
-                _text(own["kind"].to_list(), KINDS),
+                _text(own["what"].to_list(), names, NO_NAME),
+                _text(own["kind"].to_list(), KINDS, NO_NAME),
                 own["batch_size"][0],
                 spans.agg(_col("row").first(), count=pl.len()).select("row", "count").rows(),
             )
         )
-    return recordings
+    return lists
 
 
-def _text(values: Iterable[str | None], letter_of: Mapping[str, str]) -> str:
-    return "".join([_NO_NAME if value is None else letter_of.get(value, _NO_NAME) for value in values])
+def _text(values: Iterable[str | None], letter_of: Mapping[str, str], without: str = _UNKNOWN) -> str:
+    return "".join([without if value is None else letter_of.get(value, without) for value in values])
 
 
 def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each work of the replays that fit: replay (a row of `launched`), work and range (rows; the
-    range is null where it is not known), how, is_sure, and with_chain: whether the ranges around are known, too."""
+    range is null where it is not known), how and is_sure."""
     sets: dict[tuple[tuple[int, ...], int], int] = {}
     rows = []
     for number, match in enumerate(replayed):
@@ -120,32 +126,30 @@ def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches:
     is_known = _col("is_sure") | (_col("how") != "ambiguous")
     return repeats.with_columns(
         range=pl.when(is_known).then(launches["range"].gather(repeats["first"] + repeats["at"])),
-        with_chain=_col("is_same_chain") | (_col("how") != "ambiguous"),
     )
 
 
 def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.DataFrame) -> pl.DataFrame:
     """Returns, for each set of places and each launch from there on (at), whether all places have the same op there
-    (is_sure), and the same ops around it (is_same_chain)."""
+    (is_sure)."""
     parts = []
     for (places, count), number in sets.items():
         offsets = pl.DataFrame({"at": pl.int_range(count, dtype=ROW_NUMBER, eager=True)})
         pairs = offsets.join(pl.DataFrame({"place": places}, schema={"place": ROW_NUMBER}), how="cross")
-        codes = launches.select("own", "chain")[pairs["at"] + pairs["place"]]
-        same = pairs.hstack(codes).group_by("at", maintain_order=True)
-        # A launch outside of all ops has no code.
-        agreed = (_col(code).n_unique() == 1 for code in ("own", "chain"))
-        parts.append(same.agg(*agreed, set=pl.lit(number, dtype=ROW_NUMBER)))
-    empty = pl.DataFrame(schema={"at": ROW_NUMBER, "own": pl.Boolean, "chain": pl.Boolean, "set": ROW_NUMBER})
-    return pl.concat([empty, *parts]).rename({"own": "is_sure", "chain": "is_same_chain"})
+        ops = pairs.with_columns(launches["op"].gather(pairs["at"] + pairs["place"]))
+        # Launches outside of all ops have no number of an op, and agree with each other.
+        is_sure = (_col("op").n_unique() == 1).alias("is_sure")
+        parts.append(ops.group_by("at", maintain_order=True).agg(is_sure, set=pl.lit(number, dtype=ROW_NUMBER)))
+    return pl.concat([pl.DataFrame(schema={"at": ROW_NUMBER, "is_sure": pl.Boolean, "set": ROW_NUMBER}), *parts])
 
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
     """Returns the captured ranges of each replay, those around a range before it: replay, range, parent (rows of the
     captured ranges; the parent is null if it is no range of the replay), is_ambiguous."""
-    known = repeats.drop_nulls("range").select("replay", "range", "with_chain", is_ambiguous=_col("how") == "ambiguous")
+    known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
-    pairs = pairs.filter(_col("with_chain") | (_col("row") == _col("range")))
+    # Of an ambiguous replay nothing is known but the ops themselves.
+    pairs = pairs.filter(~_col("is_ambiguous") | (_col("row") == _col("range")))
     copies = pairs.group_by("replay", range="row").agg(_col("is_ambiguous").first()).sort("replay", "range")
     copies = copies.with_columns(parent.gather(copies["range"]).alias("parent"))
     is_there = copies.select("replay", parent="range", is_there=pl.lit(value=True))
@@ -163,21 +167,43 @@ def _joined(
     copies = copies.join(around, on=["replay", "parent"], how="left", maintain_order="left")
     kept, calls = captured[copies["range"]], attributed.calls[launched["call"].gather(copies["replay"])]
     rows = kept.select(*KEPT, "stack", module_path="module").with_columns(
-        pl.when(~copies["is_ambiguous"]).then(name).alias(name) for name in ("stack", "module_path")
+        pl.when(~copies["is_ambiguous"]).then(name).alias(name)
+        for name in ("stack", "module_path", "class_name", "args")
     )
+    alone = _alone(copies, calls)
+    around = (
+        copies["replay"].to_frame().join(alone.select("replay", "id"), on="replay", how="left", maintain_order="left")
+    )
+    launching = ids.gather(calls["range"]).zip_with(calls["range"].is_not_null(), around["id"])
     rows = rows.with_columns(
-        *(calls[name] for name in ("rank", "pid", "tid")),
+        *(calls[name] for name in _THREAD),
         copies["id"],
-        copies["parent_id"].fill_null(ids.gather(calls["range"])).alias("parent_id"),
+        copies["parent_id"].fill_null(launching).alias("parent_id"),
     )
+    rows = pl.concat([alone.drop("replay"), rows], how="diagonal_relaxed")
     places = repeats.join(copies.select("replay", "range", "id"), on=["replay", "range"], how="left")
     places = places.select("work", replayed_range_id="id", replay=_col("how").cast(REPLAY), is_replay_sure="is_sure")
     row = pl.int_range(pl.len(), dtype=ROW_NUMBER)
     columns = trace.work.select(work=row).join(places, on="work", how="left", maintain_order="left").drop("work")
+    # What was known before, in a trace that was saved, stays.
+    columns = columns.with_columns(
+        trace.work[name].zip_with(columns["replay"].is_null(), columns[name]) for name in _OF_WORK
+    )
     return trace.replace(
         ranges=pl.concat([trace.ranges, schema.conform("ranges", rows)], how="diagonal"),
         work=trace.work.with_columns(columns),
     )
+
+
+def _alone(copies: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Returns a range for each replay that was launched outside of all ranges: it has the name of the call that
+    launched the replay, and begins with it. It has no length, because the host's time belongs to no range."""
+    highest = copies["id"].max()
+    rows = copies.select("replay").hstack(calls.select(*_THREAD, "name", "start_ns", "range"))
+    rows = rows.filter(_col("range").is_null()).unique("replay", keep="first", maintain_order=True).drop("range")
+    first = highest + 1 if isinstance(highest, int) else 0
+    kind = pl.lit("unknown", dtype=schema.KIND)
+    return rows.with_columns(end_ns="start_ns", kind=kind, id=first + pl.int_range(pl.len(), dtype=pl.Int64))
 
 
 def _next(ids: pl.Series) -> int:

@@ -1,8 +1,8 @@
 """Finds the launches that were captured into graphs instead of being executed, as a recording of the capture has them.
 
-    captured_launches(trace) -> a row for each such launch, in order of time:
+    captured_launches(trace) -> a row for each such launch, by thread, and in order of time:
         call, range: rows of the call and of the innermost range around it.
-        rank, pid: the process.
+        rank, pid, tid: the thread.
         capture: a number that launches of one capture share: those between the begin of a capture and its end on one
             thread. Null for launches outside of all captures that the recording has.
         kind: "kernel", "memcpy" or "memset".
@@ -36,14 +36,13 @@ def captured_launches(trace: Tables) -> pl.DataFrame:
     launches = calls.filter(name.str.contains(_LAUNCH) & ~name.str.contains(_OTHER))
     launched = trace.work.select("call").drop_nulls().unique()
     launches = launches.join(launched, on="call", how="anti").drop_nulls("start_ns")
-    launches = _in_captures(launches.sort("start_ns", "call"), boundaries)
+    launches = _in_captures(launches.sort("start_ns", "call"), boundaries).sort(*_THREAD, "start_ns", "call")
     is_copy, is_fill = name.str.contains("Memcpy"), name.str.contains("Memset")
     kind = pl.when(is_copy).then(pl.lit("memcpy")).when(is_fill).then(pl.lit("memset")).otherwise(pl.lit("kernel"))
     return launches.select(
         "call",
         "range",
-        "rank",
-        "pid",
+        *_THREAD,
         "capture",
         kind=kind,
         kernel=_unescaped(_col("payload_json").str.extract(_KERNEL)),

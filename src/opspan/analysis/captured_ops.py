@@ -49,9 +49,9 @@ class Capture(NamedTuple):
 class CapturedOps(NamedTuple):
     """Captured launches and ops.
 
-    launches: recording (a number), capture, kind, kernel (see `captured_launches`), batch_size, range (a row of
-        `ranges`), and own and chain: equal numbers mean the same op with the same sizes, and the same ops around it.
-    ranges: the columns KEPT, parent (a row), depth, stack and module.
+    launches: recording (a number), rank, pid, tid, capture, kind, kernel (see `captured_launches`), batch_size, range
+        (a row of `ranges`), and op: equal numbers mean the same op with the same sizes.
+    ranges: the columns KEPT, parent (a row), stack and module.
     """
 
     launches: pl.DataFrame
@@ -65,6 +65,9 @@ def captured_ops(captures: Sequence[Capture]) -> CapturedOps:
         launches.append(
             own_launches.select(
                 pl.lit(number, pl.Int64).alias("recording"),
+                "rank",
+                "pid",
+                "tid",
                 "capture",
                 "kind",
                 "kernel",
@@ -75,9 +78,8 @@ def captured_ops(captures: Sequence[Capture]) -> CapturedOps:
         ranges.append(own_ranges.with_columns((_col("parent") + before).cast(ROW_NUMBER)))
         before += own_ranges.height
     joined = pl.concat(ranges)
-    own, chain = _codes(joined)
     every = pl.concat(launches)
-    return CapturedOps(every.with_columns(own=own.gather(every["range"]), chain=chain.gather(every["range"])), joined)
+    return CapturedOps(every.with_columns(_numbers(joined).gather(every["range"]).alias("op")), joined)
 
 
 def _of_recording(capture: Capture) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -99,7 +101,7 @@ def _of_recording(capture: Capture) -> tuple[pl.DataFrame, pl.DataFrame]:
     place = pl.DataFrame({"row": kept, "place": pl.int_range(len(kept), dtype=ROW_NUMBER, eager=True)})
     columns = [name for name in KEPT if name in ranges.columns]
     rows = ranges[kept].select(
-        *columns, "parent", "depth", "module", stack_texts(ranges, trace.functions, kept).cast(NAME).alias("stack")
+        *columns, "parent", "module", stack_texts(ranges, trace.functions, kept).cast(NAME).alias("stack")
     )
     rows = rows.with_columns(_in_place(rows["parent"], place).alias("parent"))
     return launches.with_columns(_in_place(launches["range"], place).alias("range")), rows
@@ -122,17 +124,8 @@ def above(parent: pl.Series, rows: pl.Series) -> pl.DataFrame:
     return pl.concat(levels)
 
 
-def _codes(ranges: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-    """Returns, for each range, a number for its name and sizes, and a number for the names and sizes of it and all
-    ranges around it. Modules are left out: layers that are alike have other names."""
+def _numbers(ranges: pl.DataFrame) -> pl.Series:
+    """Returns a number for each range, which is the same for ranges of the same name and sizes."""
     columns = ["name", "kind", "sizes", "input_types"]
-    distinct = ranges.select(columns).unique().with_row_index("own")
-    own = ranges.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")["own"]
-    is_module = (ranges["kind"] == "module").fill_null(value=False).to_list()
-    parents, owns = ranges["parent"].to_list(), own.to_list()
-    known: dict[tuple[int, int], int] = {}
-    chain = [-1] * len(owns)
-    for row in ranges["depth"].arg_sort().to_list():  # those around a range come before it
-        around = -1 if parents[row] is None else chain[parents[row]]
-        chain[row] = around if is_module[row] else known.setdefault((around, owns[row]), len(known))
-    return own.cast(pl.Int64), pl.Series(chain, dtype=pl.Int64)
+    distinct = ranges.select(columns).unique().with_row_index("op")
+    return ranges.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")["op"]

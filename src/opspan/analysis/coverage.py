@@ -119,7 +119,7 @@ def in_unknown_replays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     if not work.height or not is_launch.any():
         return pl.Series([False]).new_from_index(0, work.height)
     is_launch = is_launch.gather(work["call"]).fill_null(value=False)
-    is_known = (pl.col("range").ne_missing(pl.col("launch_range"))) | pl.col("replayed_range_id").is_not_null()
+    is_known = pl.col("range").ne_missing(pl.col("launch_range"))
     return is_launch & work.select((pl.col("kind") != "graph") & ~is_known).to_series().fill_null(value=False)
 
 

@@ -20,7 +20,8 @@ fits only a whole capture, by the kinds of its work, and `how` is never "unique"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -30,6 +31,7 @@ from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
 KINDS = {"kernel": "k", "memcpy": "c", "memset": "s"}  # kinds of work, with the letter of each
+NO_NAME = "\0"  # the letter of a captured launch without a name; the work of a replay never has it
 _MOST_PLACES = 4096  # so many places are looked at for one replay; more only repeat the same few launches
 _col = pl.col
 
@@ -45,42 +47,57 @@ class Launched(NamedTuple):
 
 
 class LaunchList(NamedTuple):
-    """The captured launches of one recording of captures, for one batch size.
+    """The captured launches of one thread of a recording, for one batch size.
 
     first: the row of its first launch.
-    names: a letter for the name of each launch; None if the name of one is unknown.
+    names: a letter for the name of each launch, NO_NAME if it is unknown.
     kinds: a letter for the kind of each launch.
-    captures: the places of its captures, as (first row, count).
+    captures: the places of its captures, as (first row, count), in order.
     """
 
     first: int
-    names: str | None
+    names: str
     kinds: str
     batch_size: int | None
     captures: Sequence[tuple[int, int]]
 
     def runs(self, replay: Launched) -> list[int]:
-        """Returns the rows from which on the names are those of the replay."""
+        """Returns the rows from which on the names are those of the replay. A replay is one graph, so a run does not
+        cross from one capture into the next."""
+        firsts = [first for first, _ in self.captures]
         places: list[int] = []
-        at = -1 if self.names is None else self.names.find(replay.names)
-        while self.names is not None and at >= 0 and len(places) < _MOST_PLACES:
-            places.append(self.first + at)
+        at = self.names.find(replay.names)
+        while at >= 0 and len(places) < _MOST_PLACES:
+            place = self.first + at
+            number = bisect_right(firsts, place) - 1
+            if not firsts or (number >= 0 and place + len(replay.names) <= sum(self.captures[number])):
+                places.append(place)
             at = self.names.find(replay.names, at + 1)
         return places
 
-    def whole_captures(self, replay: Launched) -> list[int]:
-        """Returns the first rows of the captures that have all launches of the replay, and no others."""
-        text, wanted = (self.kinds, replay.kinds) if self.names is None else (self.names, replay.names)
-        own = ((first, text[first - self.first :][:count]) for first, count in self.captures)
-        return [first for first, part in own if part == wanted]
+    def whole_captures(self, replay: Launched) -> dict[int, bool]:
+        """Returns the first rows of the captures that have all launches of the replay, and no others. The value is
+        whether all their names are known: only the kinds of launches without a name are compared."""
+        whole = {}
+        for first, count in self.captures:
+            begin = first - self.first
+            names, kinds = self.names[begin : begin + count], self.kinds[begin : begin + count]
+            if names == replay.names:
+                whole[first] = True
+            elif NO_NAME in names and kinds == replay.kinds:
+                pairs = zip(names, replay.names, strict=True)
+                if all(name in (NO_NAME, other) for name, other in pairs):
+                    whole[first] = False
+        return whole
 
 
 class Fits(NamedTuple):
-    """The places at which a replay fits, by the number of the recording."""
+    """The places at which a replay fits."""
 
-    places: Mapping[int, Sequence[int]]
+    places: tuple[int, ...]
+    sized: tuple[int, ...]  # those that were captured for its batch size, if that is known
     runs: int  # the number of places at which its names stand
-    is_named: bool
+    is_named: bool  # whether names were compared, and at all places
 
 
 class Match(NamedTuple):
@@ -104,30 +121,33 @@ def letters(texts: pl.Series) -> dict[str, str]:
     return {text: chr(0xE000 + number) for number, text in enumerate(distinct)}
 
 
-def matches(replays: Sequence[Launched], recordings: Sequence[LaunchList]) -> list[Match | None]:
-    known: dict[tuple[str, str], Fits] = {}
+def matches(replays: Sequence[Launched], lists: Sequence[LaunchList]) -> list[Match | None]:
+    known: dict[tuple[str, str, int | None], Fits] = {}
     fits = []
     for replay in replays:
-        key = (replay.names, replay.kinds)
+        key = (replay.names, replay.kinds, replay.batch_size)
         if key not in known:
-            known[key] = _fits(replay, recordings)
+            known[key] = _fits(replay, lists)
         fits.append(known[key])
     result: list[Match | None] = [None] * len(replays)
     for step in _by_step(replays):
-        in_order = _in_order([replays[row] for row in step], [fits[row] for row in step], recordings)
+        in_order = _in_order([fits[row] for row in step], lists) if replays[step[0]].step is not None else None
         for number, row in enumerate(step):
-            result[row] = _chosen(replays[row], fits[row], recordings, in_order[number] if in_order else None)
+            result[row] = _chosen(fits[row], in_order[number] if in_order else None)
     return result
 
 
-def _fits(replay: Launched, recordings: Sequence[LaunchList]) -> Fits:
-    runs = {number: one.runs(replay) for number, one in enumerate(recordings)}
-    whole = {number: one.whole_captures(replay) for number, one in enumerate(recordings)}
-    named = {number: places for number, places in whole.items() if recordings[number].names is not None}
+def _fits(replay: Launched, lists: Sequence[LaunchList]) -> Fits:
+    runs = {number: one.runs(replay) for number, one in enumerate(lists)}
+    whole = {number: one.whole_captures(replay) for number, one in enumerate(lists)}
+    named = {number: [at for at, is_named in places.items() if is_named] for number, places in whole.items()}
     count = sum(map(len, runs.values()))
     # A whole capture is better than a part of one, and names are better than kinds.
-    places = named if any(named.values()) else runs if count else whole
-    return Fits({number: at for number, at in places.items() if at}, count, bool(count))
+    places: Mapping[int, Iterable[int]] = named if any(named.values()) else runs if count else whole
+    fitting = {number: tuple(at) for number, at in places.items() if at}
+    sized = _of_batch_size(replay, fitting, lists)
+    every = tuple(place for at in fitting.values() for place in at)
+    return Fits(every, tuple(place for at in sized.values() for place in at), count, 0 < count < _MOST_PLACES)
 
 
 def _by_step(replays: Sequence[Launched]) -> Iterator[list[int]]:
@@ -140,58 +160,52 @@ def _by_step(replays: Sequence[Launched]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _chosen(replay: Launched, fits: Fits, recordings: Sequence[LaunchList], in_order: int | None) -> Match | None:
-    places = tuple(place for at in fits.places.values() for place in at)
-    if not places:
+def _chosen(fits: Fits, in_order: int | None) -> Match | None:
+    if not fits.places:
         return None
-    sized = tuple(place for at in _of_batch_size(replay, fits.places, recordings).values() for place in at)
     if fits.is_named:
-        for how, count in (("unique", fits.runs), ("capture", len(places)), ("batch size", len(sized))):
+        for how, count in (("unique", fits.runs), ("capture", len(fits.places)), ("batch size", len(fits.sized))):
             if count == 1:
-                return Match(sized[0], how, sized, is_named=True)
-    if in_order is not None or len(places) == 1:
-        return Match(places[0] if in_order is None else in_order, "order", sized, fits.is_named)
-    return Match(sized[0], "ambiguous", sized, fits.is_named)
+                return Match(fits.sized[0], how, fits.sized, is_named=True)
+    if in_order is not None or len(fits.places) == 1:
+        return Match(fits.sized[0] if in_order is None else in_order, "order", fits.sized, fits.is_named)
+    return Match(fits.sized[0], "ambiguous", fits.sized, fits.is_named)
 
 
 def _of_batch_size(
-    replay: Launched, places: Mapping[int, Sequence[int]], recordings: Sequence[LaunchList]
-) -> Mapping[int, Sequence[int]]:
-    """Returns the places in those recordings that are for the replay's batch size: the smallest that is large enough,
-    because engines pad a batch to the next size that they captured. Returns all places if no recording is."""
-    sizes = {size for number in places if (size := recordings[number].batch_size) is not None}
+    replay: Launched, places: Mapping[int, tuple[int, ...]], lists: Sequence[LaunchList]
+) -> Mapping[int, tuple[int, ...]]:
+    """Returns the places in those lists that are for the replay's batch size: the smallest that is large enough,
+    because engines pad a batch to the next size that they captured. Returns all places if no list is."""
+    sizes = {size for number in places if (size := lists[number].batch_size) is not None}
     large_enough = [size for size in sizes if replay.batch_size is not None and size >= replay.batch_size]
     if not large_enough:
         return places
-    return {number: at for number, at in places.items() if recordings[number].batch_size == min(large_enough)}
+    return {number: at for number, at in places.items() if lists[number].batch_size == min(large_enough)}
 
 
-def _in_order(replays: Sequence[Launched], fits: Sequence[Fits], recordings: Sequence[LaunchList]) -> list[int] | None:
-    """Returns the place of each replay of a step, if the step has as many replays as one recording has captures, and
-    each replay fits the capture that has the same number. Returns None if that is so for no recording, or several."""
-    if replays[0].step is None:
-        return None
+def _in_order(fits: Sequence[Fits], lists: Sequence[LaunchList]) -> list[int] | None:
+    """Returns the place of each replay of a step, if the step has as many replays as one list has captures, and each
+    replay fits the capture that has the same number. Returns None if that is so for no list, or several."""
     fitting = []
-    for number, one in enumerate(recordings):
+    for one in lists:
         firsts = [first for first, _ in one.captures]
-        if len(firsts) == len(replays) and all(
-            first in _of_batch_size(replay, own.places, recordings).get(number, ())
-            for first, replay, own in zip(firsts, replays, fits, strict=True)
-        ):
+        if len(firsts) == len(fits) and all(first in own.sized for first, own in zip(firsts, fits, strict=True)):
             fitting.append(firsts)
     return fitting[0] if len(fitting) == 1 else None
 
 
 def replays(trace: Tables) -> pl.DataFrame:
     calls = trace.calls.select("start_ns", "range").with_row_index("call").filter(launches_graph(trace.calls))
-    work = trace.work.select("call", "kind", "full_name", "name", "start_ns", "range", "launch_range")
+    work = trace.work.select("call", "kind", "full_name", "name", "start_ns", "range", "launch_range", "replay")
     work = work.select(
         _col("call").cast(ROW_NUMBER),
         _col("kind").cast(pl.String),
         begun_ns="start_ns",
         what=what(pl.coalesce("full_name", "name").cast(pl.String), _col("kind").cast(pl.String)),
         # The tool itself has said in which range the node of the graph was captured.
-        is_known=_col("range").ne_missing(_col("launch_range")),
+        # Or the replay is known already, in a trace that was saved.
+        is_known=_col("range").ne_missing(_col("launch_range")) | _col("replay").is_not_null(),
         work=pl.int_range(pl.len(), dtype=ROW_NUMBER),
     )
     work = work.filter(_col("kind").is_in(list(KINDS))).join(calls, on="call")

@@ -40,6 +40,7 @@ _TIMES = {
     "counters": ("time_ns", None),
 }
 _CALL = ("rank", "pid", "correlation_id")  # columns that a call and its work share
+_DEEPEST = 1000  # only damaged files nest captured ops deeper
 FOREVER, _EARLIEST = 2**63 - 1, -(2**63)
 Steps = tuple[int, int] | str  # numbers of the first and the last step, or the name of all wanted steps
 
@@ -159,12 +160,30 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
             is_kept |= _launched(trace, frames["ranges"], frames["calls"], stretch)
         frames[name] = frame.filter(is_kept)
         left_out += frame.height - frames[name].height
+    without_replayed = frames["ranges"].height
+    frames["ranges"] = _with_replayed(trace.ranges, frames["ranges"], frames["work"])
+    left_out -= frames["ranges"].height - without_replayed
     for name in ("ranges", "functions"):
         frames[name] = without_lost_parents(frames[name])
     issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
     issues.add("outside_window", left_out)
     ranks = [replace(rank, options={**rank.options, **options_of(window, stretch)}) for rank in trace.ranks]
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
+
+
+def _with_replayed(ranges: pl.DataFrame, kept: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Adds the captured ops that the work repeats, which have no times, and those around them."""
+    level = work.select(id="replayed_range_id").drop_nulls().unique()
+    if not level.height:
+        return kept
+    timeless = ranges.filter(pl.col("start_ns").is_null())
+    levels: list[pl.DataFrame] = []
+    while level.height and len(levels) < _DEEPEST:
+        rows = timeless.join(level, on="id", how="semi")
+        levels.append(rows)
+        level = rows.select(id="parent_id").drop_nulls().unique()
+    replayed = pl.concat(levels).unique("id").join(kept, on="id", how="anti")
+    return pl.concat([kept, replayed.sort("id")])
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
