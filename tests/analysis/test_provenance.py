@@ -12,10 +12,9 @@ import pytest
 import opspan
 from builders import compile_log as log
 from builders import kineto
-from opspan.analysis.averages import on_device
+from opspan.analysis.averages import DURATION, on_device
 from opspan.analysis.provenance import AMBIGUOUS, matched
 from opspan.analysis.source_lines import sums_by_line, sums_by_source_op
-from opspan.analysis.sums import DURATION
 from opspan.tables import Metadata
 from opspan.trace import Trace
 from real_files import in_parts, traces_of

@@ -47,6 +47,7 @@ OTHERS = {
     "unlabelled": "of device time",
     "idle": r"(of the recording\)|of that )",
     "exposed-copies busy_share": "of what devices did",
+    "unknown-replays": "of device time",
     "no-sizes": "ops have sizes",
     "no-modules": "ops are in a module",
 }

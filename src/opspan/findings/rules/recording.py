@@ -96,7 +96,7 @@ def _whole_graphs(run: Run, threshold: float) -> Iterator[Evidence]:
 def _unknown_replays(run: Run, threshold: float) -> Iterator[Evidence]:
     replays = run.analysis.coverage.work_in_unknown_replays
     if replays.count and replays.fraction >= threshold:
-        yield Evidence(None, {"known_share": replays.fraction, "kernels": replays.count}, confidence="certain")
+        yield Evidence(None, {"device_share": replays.fraction, "kernels": replays.count}, confidence="certain")
 
 
 def _missing_labels(run: Run, options: str, figures: dict[str, float]) -> Evidence:
@@ -201,7 +201,7 @@ RULES = (
         looks_at="device time of kernels that a launch of a graph started, and of which nothing says the op",
         threshold=0.1,
         because="a tenth of the time: it is in one row, that of the range around the launch",
-        sentence="{known_share} of device time is in {kernels} kernels and copies of graph replays, and nothing says "
+        sentence="{device_share} of device time is in {kernels} kernels and copies of graph replays, and nothing says "
         "which ops they belong to",
         remedy="Record the capture of the graphs as well, and give the recording with --captures",
         command="opspan table FILE --captures FOLDER",
