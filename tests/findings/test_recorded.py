@@ -310,7 +310,7 @@ def test_ops_without_sizes_and_modules(traces_dir: Path) -> None:
 
 
 def test_all_of_the_time_where_there_are_no_steps(traces_dir: Path) -> None:
-    name = "kineto/vllm_graph_execution.json.gz"
+    name = "kineto/compiled_triton.json.gz"
     events = [one for one in events_of(traces_dir / name) if one["cat"] not in ("trace", "none", "overhead")]
     first = min(one["begin"] for one in events if one["cat"] in DEVICE)
     whole = max(one["end"] for one in events) - first

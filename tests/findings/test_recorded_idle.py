@@ -35,7 +35,6 @@ LEAST = {"late-host": 0.1, "launch-bound": 0.1, "queued": 0.1}
 WAITS = ("synchronise", "blocking-copies")
 FILES = (
     "kineto/alexnet_sync_events.json.gz",
-    "kineto/b200_eager.json.gz",
     "kineto/event_sync_multi_stream.json.gz",
     "kineto/norm_layers.json.gz",
     "kineto/vllm_graph_capture.json.gz",

@@ -17,6 +17,12 @@ def memory(used: int, size: int | None = 1000) -> Made:
     return Made().device(memory_bytes=size).memory(bytes=used)
 
 
+def replayed(time: int) -> Made:
+    """Kernels of a graph take this time in each step, and another kernel the rest of 100 ns."""
+    made = Made().call("cudaGraphLaunch", 0, 10, correlation_id=1).work("gemm", 20, time, correlation_id=1)
+    return made.launch(12, "other", 200, 100 - time)
+
+
 def labelled(of_ten: int) -> Made:
     """A run in which `of_ten` of ten equally long kernels per step were launched in a range."""
     made = Made()
@@ -111,6 +117,14 @@ CASES = [
             "9.9%": lambda: Made().work("graph 1", 0, 99, kind="graph"),
             "its kernels": lambda: Made().work("gemm", 0, 100),
         },
+    ),
+    Case(
+        "unknown-replays",
+        lambda: replayed(10),
+        None,
+        None,
+        {"device_share": 0.1, "kernels": 10},
+        {"9 %": lambda: replayed(9), "no graph": lambda: labelled(10)},
     ),
 ]
 

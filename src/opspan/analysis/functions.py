@@ -36,6 +36,10 @@ def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return ranges.with_columns(inherit_from_forward(ranges, function).alias("function"))
 
 
+def _none(ranges: pl.DataFrame) -> pl.Series:
+    return pl.Series("function", [None], dtype=ROW_NUMBER).new_from_index(0, ranges.height)
+
+
 def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the columns of the calls that `innermost` needs. A call that did not return ends with the trace."""
     end_ns = trace_end_ns(ranges, calls)
@@ -73,7 +77,8 @@ def module_paths(calls: pl.DataFrame) -> pl.Series:
 
 
 def frames(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
-    function, tree = ranges["function"], calls.select("name", parent=parents(calls))
+    function = ranges["function"] if "function" in ranges.columns else _none(ranges)
+    tree = calls.select("name", parent=parents(calls))
     if not ranges["stack"].count():
         return function, tree
     of_stack, of_stacks = _of_stacks(ranges)

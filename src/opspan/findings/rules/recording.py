@@ -64,7 +64,9 @@ def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
     coverage = run.analysis.coverage
-    share, graphs = coverage.work_in_range, (coverage.work_in_whole_graphs, coverage.work_in_unknown_replays)
+    share = coverage.work_in_range
+    # Without any range, graphs are in none either.
+    graphs = [coverage.work_in_whole_graphs, coverage.work_in_unknown_replays] if run.ranges.height else []
     known = share.fraction + sum(one.fraction for one in graphs if one.of)
     if share.of and known < threshold:
         kernels = share.of - share.count - sum(one.count for one in graphs)
@@ -204,7 +206,7 @@ RULES = (
         sentence="{device_share} of device time is in {kernels} kernels and copies of graph replays, and nothing says "
         "which ops they belong to",
         remedy="Record the capture of the graphs as well, and give the recording with --captures",
-        command="opspan table FILE --captures FOLDER",
+        command="opspan table FILE --by kernel",
         read="docs/graphs.md",
         look=_unknown_replays,
     ),
