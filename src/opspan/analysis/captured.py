@@ -148,7 +148,7 @@ def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
     captured ranges; the parent is null if it is no range of the replay), is_ambiguous."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
-    # Of an ambiguous replay nothing is known but the ops themselves.
+    # Nothing is known of an ambiguous replay but the ops themselves.
     pairs = pairs.filter(~_col("is_ambiguous") | (_col("row") == _col("range")))
     copies = pairs.group_by("replay", range="row").agg(_col("is_ambiguous").first()).sort("replay", "range")
     copies = copies.with_columns(parent.gather(copies["range"]).alias("parent"))
@@ -185,7 +185,7 @@ def _joined(
     places = places.select("work", replayed_range_id="id", replay=_col("how").cast(REPLAY), is_replay_sure="is_sure")
     row = pl.int_range(pl.len(), dtype=ROW_NUMBER)
     columns = trace.work.select(work=row).join(places, on="work", how="left", maintain_order="left").drop("work")
-    # What was known before, in a trace that was saved, stays.
+    # A trace that was saved keeps what was known before.
     columns = columns.with_columns(
         trace.work[name].zip_with(columns["replay"].is_null(), columns[name]) for name in _OF_WORK
     )

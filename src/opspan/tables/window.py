@@ -171,19 +171,19 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
 
 
-def _with_replayed(ranges: pl.DataFrame, kept: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+def _with_replayed(ranges: pl.DataFrame, timed: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Adds the captured ops that the work repeats, which have no times, and those around them."""
     level = work.select(id="replayed_range_id").drop_nulls().unique()
     if not level.height:
-        return kept
+        return timed
     timeless = ranges.filter(pl.col("start_ns").is_null())
     levels: list[pl.DataFrame] = []
     while level.height and len(levels) < _DEEPEST:
         rows = timeless.join(level, on="id", how="semi")
         levels.append(rows)
         level = rows.select(id="parent_id").drop_nulls().unique()
-    replayed = pl.concat(levels).unique("id").join(kept, on="id", how="anti")
-    return pl.concat([kept, replayed.sort("id")])
+    replayed = pl.concat(levels).unique("id").join(timed, on="id", how="anti")
+    return pl.concat([timed, replayed.sort("id")])
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
