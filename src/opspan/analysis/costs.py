@@ -27,7 +27,7 @@ import polars as pl
 from opspan import forked
 from opspan.analysis.each_op import is_inside, of_each
 from opspan.analysis.formulas import RULES
-from opspan.analysis.op_cost import Cost, CostRule, cost
+from opspan.analysis.op_cost import COLUMNS, MOST, Cost, CostRule, cost
 from opspan.analysis.product_rules import NOT_TOLD
 from opspan.analysis.served_attention import served_attention
 from opspan.element_types import names_in
@@ -36,15 +36,6 @@ from opspan.labels import parse_sizes
 from opspan.printable import printable
 
 UserFormula = Callable[[Sequence[Any], Sequence[Any]], "int | tuple[int | None, int | None] | None"]
-_COLUMNS = {
-    "flops": pl.Int64,
-    "bytes": pl.Int64,
-    "type": pl.String,
-    "is_assumed": pl.Boolean,
-    "masked_flops": pl.Int64,
-    "is_product": pl.Boolean,
-}
-_MOST = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
         rule = RULES[name]
         return (*_of_rule(rule, sizes, inputs, types), rule.is_product)
 
-    rows = of_each(ranges, {**RULES, **_registered}, cost_of, _COLUMNS)
+    rows = of_each(ranges, {**RULES, **_registered}, cost_of, COLUMNS)
     rows = pl.concat([rows, served_attention(ranges, _registered).select(rows.columns)]).sort("row")
     # A range with 0 operations counts only if its bytes are known.
     rows = rows.filter(pl.col("flops").is_not_null() & ((pl.col("flops") > 0) | pl.col("bytes").is_not_null()))
@@ -139,7 +130,7 @@ def _of_user(
         for number in (flops, moved):
             if number is None:
                 continue
-            if isinstance(number, bool) or not 0 <= int(number) < _MOST or int(number) != number:
+            if isinstance(number, bool) or not 0 <= int(number) < MOST or int(number) != number:
                 raise ValueError(f"{number!r} is no count")
     except Exception as error:  # noqa: BLE001  whatever a user's function may raise
         sentence = f"The formula of {name} failed for {sizes}: {type(error).__name__}: {error}"

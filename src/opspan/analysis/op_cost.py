@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from opspan.element_types import FLOAT, INT64, NO_TENSOR, TENSOR_LIST, ElementType, type_of
 
 # The exceptions that formulas raise if sizes and values are not in the trace, or cannot be those of the op.
@@ -28,6 +30,18 @@ Formula = Callable[[Sizes, Values], "int | None"]
 # None for the type that the op computes in).
 OutputSize = tuple[float, "str | int | None"]
 Writes = Callable[[Sizes, Values], Iterable[OutputSize]]
+
+
+# The columns of a cost in a frame, and the bound of its numbers, which is that of Int64.
+COLUMNS = {
+    "flops": pl.Int64,
+    "bytes": pl.Int64,
+    "type": pl.String,
+    "is_assumed": pl.Boolean,
+    "masked_flops": pl.Int64,
+    "is_product": pl.Boolean,
+}
+MOST = 1 << 63
 
 
 class Cost(NamedTuple):

@@ -26,7 +26,7 @@ import polars as pl
 
 from opspan.analysis.engine_labels import engine_labels
 from opspan.analysis.nest import nearest
-from opspan.analysis.op_cost import ASSUMED, UNKNOWN
+from opspan.analysis.op_cost import ASSUMED, COLUMNS, MOST, UNKNOWN
 from opspan.element_types import names_in, type_of
 from opspan.labels import parse_sizes
 from opspan.row_numbers import ROW_NUMBER
@@ -35,15 +35,6 @@ from opspan.tables.schema import NAME
 OPS = ("vllm::unified_attention", "vllm::unified_attention_with_output")
 _PHASES = ("prefill", "decode")
 _SAID = ("tokens", "sqsq", "sqsk")
-_COLUMNS = {
-    "flops": pl.Int64,
-    "bytes": pl.Int64,
-    "type": pl.String,
-    "is_assumed": pl.Boolean,
-    "masked_flops": pl.Int64,
-    "is_product": pl.Boolean,
-}
-_MOST = 1 << 63
 _col = pl.col
 
 
@@ -51,9 +42,12 @@ def served_attention(ranges: pl.DataFrame, without: Collection[str] = ()) -> pl.
     """`without` are names of ops that are left out."""
     names = pl.Series([name for name in OPS if name not in without], dtype=NAME)
     chosen = (ranges["name"].is_in(names.implode()) & ranges["sizes"].is_not_null()).fill_null(value=False)
-    labels = engine_labels(ranges["name"]) if chosen.any() else engine_labels(ranges["name"].clear())
+    none = pl.DataFrame(schema={"row": ROW_NUMBER, **COLUMNS})
+    if not chosen.any():
+        return none
+    labels = engine_labels(ranges["name"])
     if not labels.height:
-        return pl.DataFrame(schema={"row": ROW_NUMBER, **_COLUMNS})
+        return none
     sums = {of: pl.sum_horizontal(*(f"{phase}_{of}" for phase in _PHASES), ignore_nulls=False) for of in _SAID[1:]}
     labels = labels.select("name", "tokens", **sums, is_label=pl.lit(value=True))
     said = ranges.select("name").join(labels, on="name", how="left", maintain_order="left")
@@ -61,9 +55,9 @@ def served_attention(ranges: pl.DataFrame, without: Collection[str] = ()) -> pl.
     some = ranges.select("sizes", "input_types").with_row_index("row").filter(chosen)
     some = some.with_columns(said[column].gather(around) for column in _SAID).drop_nulls(_SAID)
     distinct = some.drop("row").unique()
-    rows = pl.DataFrame([_cost(*row) for row in distinct.iter_rows()], schema=_COLUMNS, orient="row")
+    rows = pl.DataFrame([_cost(*row) for row in distinct.iter_rows()], schema=COLUMNS, orient="row")
     rows = some.join(pl.concat([distinct, rows], how="horizontal"), on=distinct.columns, nulls_equal=True)
-    return rows.select("row", *_COLUMNS).drop_nulls("flops")
+    return rows.select("row", *COLUMNS).drop_nulls("flops")
 
 
 def _three(sizes: Any) -> tuple[int, int, int]:
@@ -85,7 +79,7 @@ def _cost(sizes: str, types: str | None, tokens: int, sqsq: int, sqsk: int) -> t
         return unknown
     per_pair = 2 * query[1] * (query[2] + value[2])
     flops, masked = per_pair * sqsk, per_pair * (sqsq - tokens) // 2
-    if not 0 <= flops < _MOST:
+    if not 0 <= flops < MOST:
         return unknown
     own = ASSUMED if named is None else type_of(named)
     return flops, None, own and own.precision, named is None, masked, True
