@@ -14,6 +14,7 @@ from opspan.analysis.nest import count_timeless
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import MEMORY_EVENT, NAME, WORK_KIND
+from opspan.tables.tables import id_count
 
 _col = pl.col
 
@@ -65,9 +66,7 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
     """Gives a unique id to each row without an id: when the file is read back, rows are recognised by their ids."""
     if not frame["id"].null_count():
         return frame
-    highest = frame["id"].max()
-    free = highest + 1 if isinstance(highest, int) else 0
-    return frame.with_columns(pl.col("id").fill_null(pl.int_range(pl.len()) + free))
+    return frame.with_columns(pl.col("id").fill_null(pl.int_range(pl.len()) + id_count(frame)))
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from opspan.readers.compile_logs.log import CompiledProcess
 from opspan.tables import Issues, Tables
 from opspan.tables.compiled import PROVENANCE
 from opspan.tables.metadata import ORDER
+from opspan.tables.tables import id_count
 
 __all__ = ["add_to"]
 
@@ -27,8 +28,7 @@ _col = pl.col
 def add_to(trace: Tables, path: Path) -> Tables:
     """Returns the trace with what the compiler wrote about its ranks. A process is found by its rank or its number."""
     processes, issues = read_folder(path)
-    first = trace.provenance["id"].max()
-    next_id = first + 1 if isinstance(first, int) else 0
+    next_id = id_count(trace.provenance)
     frames, more = [trace.provenance], Issues(str(path))
     pids = _pids(trace)
     elsewhere = 0
