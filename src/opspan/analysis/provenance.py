@@ -93,9 +93,9 @@ def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
 
 def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each call of a kernel, with what is known about it."""
-    place = pl.format("{}:{} {}", _col("file").cast(pl.String).str.extract(r"([^/\\]*)$"), "line", _function())
+    place = line_text(_col("file"), _col("line"), _col("function"))
     texts = ("kernel", "compile_id", "aot_id", "cache_key", "phase", "source_ops")
-    rows = provenance.with_columns(_col(texts).cast(pl.String), place=place.str.strip_chars_end())
+    rows = provenance.with_columns(_col(texts).cast(pl.String), place=place)
     key = ("rank", "graph", "kernel", "call_number")
     return rows.group_by(key, maintain_order=True).agg(
         _col("compile_id", "aot_id", "cache_key", "phase").first(),
@@ -104,8 +104,10 @@ def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _function() -> pl.Expr:
-    return _col("function").cast(pl.String).fill_null("")
+def line_text(file: pl.Expr, line: pl.Expr, function: pl.Expr) -> pl.Expr:
+    """Returns how a line of the program is written: model.py:12 forward."""
+    name = file.cast(pl.String).str.extract(r"([^/\\]*)$")
+    return pl.format("{}:{} {}", name, line, function.cast(pl.String).fill_null("")).str.strip_chars_end()
 
 
 class _Index:
@@ -234,8 +236,7 @@ def _of_work(
     index: _Index,
 ) -> pl.Series:
     work, ranges = trace.work, trace.ranges
-    around = work["range"].zip_with(work["range"].is_not_null(), work["launch_range"])
-    own = item.gather(around)
+    own = item.gather(work["range"])
     name = work["name"].cast(pl.String)
     is_kernel = (work["kind"] == "kernel").fill_null(value=False)
     is_fused = _is_fused(work["name"], index) & is_kernel
@@ -243,7 +244,7 @@ def _of_work(
     # A kernel of a library has the name of no op, and belongs to the op's range. One of the compiler's has a name.
     by_range = is_kernel & of_range.is_not_null() & (~is_fused | (of_range == name).fill_null(value=False))
     found = of_items.gather(own).zip_with(by_range, pl.Series([None], dtype=pl.Int64))
-    items = pl.DataFrame({"kernel": name, "in": inside.gather(around)}).with_columns(
+    items = pl.DataFrame({"kernel": name, "in": inside.gather(work["range"])}).with_columns(
         work["rank"], work["start_ns"], number=pl.lit(None, dtype=pl.Int64), row=pl.int_range(pl.len(), dtype=pl.Int64)
     )
     by_name = _resolved(items.filter(is_fused & ~by_range), ranges, names, index)

@@ -24,7 +24,7 @@ import polars as pl
 from opspan.analysis.averages import DURATION, RANGE_ORDER, launched_in, named, on_device
 from opspan.analysis.functions import frames
 from opspan.analysis.nest import nearest
-from opspan.analysis.provenance import AMBIGUOUS, Matches, matched
+from opspan.analysis.provenance import AMBIGUOUS, Matches, line_text, matched
 from opspan.fused_names import fused_ops
 
 if TYPE_CHECKING:
@@ -46,22 +46,15 @@ def sums_by_line(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFr
 
 
 def sums_by_source_op(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFrame:
-    ranges = trace.ranges
-    is_op = ranges["kind"].is_in(_OPS).fill_null(value=False)
-    own = ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String))
-    return _sums(trace, matched(trace), own, SOURCE_OP, "source_ops", names)
+    return _sums(trace, matched(trace), _eager_ops(trace.ranges), SOURCE_OP, "source_ops", names)
 
 
 def texts_of_work(trace: Tables) -> pl.DataFrame:
     """Returns lines and source_ops of each row of work, as text. They are null if they are not known."""
     matches = matched(trace)
-    of_range = _around(trace)
-    eager = eager_lines(trace, matches.inside).gather(of_range)
-    is_op = trace.ranges["kind"].is_in(_OPS).fill_null(value=False)
-    op = trace.ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String)).gather(of_range)
     columns = []
-    for column, own in (("lines", eager), ("source_ops", op)):
-        keys = _keys(matches, matches.of_work, trace.work["name"], own, column)
+    for column, own in (("lines", eager_lines(trace, matches.inside)), ("source_ops", _eager_ops(trace.ranges))):
+        keys = _keys(matches, matches.of_work, trace.work["name"], own.gather(trace.work["range"]), column)
         texts = keys["keys"].list.join(_SEPARATOR)
         columns.append(texts.set(texts == UNKNOWN, None).cast(pl.Categorical).alias(column))
     return pl.DataFrame(columns)
@@ -76,7 +69,7 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
     parts = _col("text").str.extract_groups(_FRAME).struct
     known = known.with_columns(file=parts.field("1"), number=parts.field("2"), function=parts.field("3"))
     is_own = _col("file").is_not_null() & ~_col("file").str.contains(_NOT_PROGRAM)
-    line = pl.format("{}:{} {}", _col("file").str.extract(r"([^/\\]*)$"), "number", "function")
+    line = line_text(_col("file"), _col("number"), _col("function"))
     known = known.select("name", line=pl.when(is_own).then(line))
     lines = tree.select("name").join(known, on="name", how="left", maintain_order="left")["line"]
     at = nearest(tree.select("parent"), lines.is_not_null()).gather(function)
@@ -87,6 +80,12 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
     return lines.gather(at.set(inside.is_not_null() & ~has_own, None)).alias(LINE)
 
 
+def _eager_ops(ranges: pl.DataFrame) -> pl.Series:
+    """Returns the name of each range that is an op, and null for others."""
+    is_op = ranges["kind"].is_in(_OPS).fill_null(value=False)
+    return ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String))
+
+
 def _sums(
     trace: Tables, matches: Matches, own: pl.Series, key: str, column: str, names: Sequence[str] | None
 ) -> pl.DataFrame:
@@ -94,7 +93,7 @@ def _sums(
     of_ranges = _keys(matches, matches.of_ranges, ranges["name"], own, column).with_columns(
         ranges.select("is_mark", self_cpu_ns=_col("self_ns"))
     )
-    of_work = _keys(matches, matches.of_work, work["name"], own.gather(_around(trace)), column)
+    of_work = _keys(matches, matches.of_work, work["name"], own.gather(work["range"]), column)
     busy = work.with_columns(of_work, self_device_ns=DURATION)
     if names is not None:
         busy = launched_in(ranges, busy, names)
@@ -106,11 +105,6 @@ def _sums(
     numbers = ("count", "ranges", "self_cpu_ns", "self_device_ns")
     rows = both.group_by(key).agg(_col(name).sum() for name in numbers)
     return rows.sort(*RANGE_ORDER[:2], "ranges", key, descending=[True, True, True, False])
-
-
-def _around(trace: Tables) -> pl.Series:
-    """Returns for each row of work the range that it belongs to."""
-    return trace.work["range"].zip_with(trace.work["range"].is_not_null(), trace.work["launch_range"])
 
 
 def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, column: str) -> pl.DataFrame:
