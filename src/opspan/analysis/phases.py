@@ -33,15 +33,16 @@ _FORWARD_KINDS = ("op", "module", "script", "static_op", "static_model")
 
 
 def phases(ranges: pl.DataFrame) -> pl.DataFrame:
-    own = _own_phases(ranges)
+    names = ranges["name"].unique()
+    own = _own_phases(ranges, names)
     phase = own.gather(nearest(ranges, own.is_not_null()))
     may_be_forward = ranges["kind"].is_in(_FORWARD_KINDS).fill_null(value=False) & phase.is_null()
-    return ranges.with_columns(_in_serving(ranges, phase.set(may_be_forward, "forward")).alias("phase"))
+    return ranges.with_columns(_in_serving(ranges, names, phase.set(may_be_forward, "forward")).alias("phase"))
 
 
-def _in_serving(ranges: pl.DataFrame, phase: pl.Series) -> pl.Series:
+def _in_serving(ranges: pl.DataFrame, names: pl.Series, phase: pl.Series) -> pl.Series:
     """Returns the phases, with those of serving in steps of engines."""
-    labels = engine_labels(ranges["name"]).select("name", _col("phase").cast(PHASES)).drop_nulls()
+    labels = engine_labels(names).select("name", _col("phase").cast(PHASES)).drop_nulls()
     if not labels.height:
         return phase
     rows = ranges.select("name").join(labels, on="name", how="left", maintain_order="left")
@@ -64,11 +65,11 @@ def _phase_of(names: pl.Series) -> pl.DataFrame:
     return rows.with_columns(says.alias("says")).filter(pl.col("says").is_not_null())
 
 
-def _own_phases(ranges: pl.DataFrame) -> pl.Series:
-    names = _phase_of(ranges["name"])
+def _own_phases(ranges: pl.DataFrame, names: pl.Series) -> pl.Series:
+    stated = _phase_of(names)
     is_backward = ranges["kind"].is_in(["backward", "engine"]).fill_null(value=False)
     named = pl.Series([None], dtype=PHASES).new_from_index(0, ranges.height)
-    if names.height:
-        rows = ranges.select("name").join(names, on="name", how="left", nulls_equal=True, maintain_order="left")
+    if stated.height:
+        rows = ranges.select("name").join(stated, on="name", how="left", nulls_equal=True, maintain_order="left")
         named = rows["says"]
     return named.set(is_backward, "backward")

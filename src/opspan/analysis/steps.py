@@ -53,9 +53,10 @@ def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 
 def torch_steps(ranges: pl.DataFrame) -> pl.DataFrame:
     is_range = ~_col("is_mark").fill_null(value=False) & (_col("end_ns") >= _col("start_ns"))
-    marked_ranges = ranges.filter(_is_called(matching(ranges, PATTERN)) & is_range).select(_STEP)
+    names = ranges.select(_col("name").unique())
+    marked_ranges = ranges.filter(_is_called(matching(names, PATTERN)) & is_range).select(_STEP)
     marked_ranges = _without_empty_end(marked_ranges, ranges)
-    ends = _between_marks(ranges)
+    ends = _between_marks(ranges, matching(names, _END))
     if not ends.height:
         return marked_ranges
     return pl.concat([marked_ranges, ends.join(marked_ranges, on=PROCESS, how="anti", nulls_equal=True)])
@@ -87,9 +88,8 @@ def _is_called(names: pl.Series) -> pl.Expr:
     return _col("name").is_in(names.cast(pl.Categorical).implode())
 
 
-def _between_marks(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the steps of sessions that mark only the ends of steps."""
-    names = matching(ranges, _END)
+def _between_marks(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """Returns the steps of sessions that mark only the ends of steps. `names` are those of the marks."""
     if not len(names):
         return ranges.clear().select(_STEP)
     marks = ranges.filter(_is_called(names)).sort(*PROCESS, "start_ns")
