@@ -77,13 +77,18 @@ def load(
     from opspan.trace import Trace
 
     files = expand(file_of(path, most_bytes) for path in paths)
-    beside = (captures,) if isinstance(captures, (str, os.PathLike)) else tuple(captures)
     window = window_of(between, step)
-    tables, steps = read_all(files, source, window, cycle=cycle, captures=beside, compiled=compiled)
+    tables, steps = read_all(files, source, window, cycle=cycle, captures=paths_of(captures), compiled=compiled)
     trace = Trace.of(tables.check() if strict else tables)
     if steps is not None:
         trace.analysed = Analysis(Tables(trace.ranks, **trace.frames), iterations=steps)
     return trace
+
+
+def paths_of(paths: PathOrPaths) -> tuple[str, ...]:
+    """Returns the paths as texts, also if there is only one."""
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return tuple(os.fspath(path) for path in several)
 
 
 def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
@@ -279,16 +284,20 @@ def _launches_graphs(trace: Tables) -> bool:
 
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
     """Gives the work of graph replays its ops, from recordings of the captures, or from the trace if it has them."""
-    if not paths and not _launches_graphs(trace):
+    has_replays = _launches_graphs(trace)
+    if not paths and not has_replays:
         return trace
     from opspan.analysis.captured import Replays
+    from opspan.analysis.captured_launches import has_captures
     from opspan.analysis.captured_ops import Capture
     from opspan.readers import read_file
     from opspan.readers.graph_captures import graph_captures
     from opspan.tables import Issues
 
-    replays = Replays.of(trace) if len(trace.ranks) == 1 else None
-    files = graph_captures(path, trace.metadata.told.rank, paths) if paths or replays else []
+    files = graph_captures(path, trace.metadata.told.rank, paths)
+    if not has_replays or not (files or has_captures(trace.calls)):
+        return trace
+    replays = Replays.of(trace)
     if replays is None:
         return trace
     recordings, issues = [], Issues(trace.metadata.paths[0])
@@ -318,9 +327,9 @@ def _read(
     from opspan.tables.window import cut
 
     if not devices:
-        part = narrowed(lambda window: read_file(path, source, window), window)
-        if not captures and not _launches_graphs(part[0]):
-            return part
+        part, steps = narrowed(lambda window: read_file(path, source, window), window)
+        if not _launches_graphs(part):
+            return _with_captures(part, path, captures), steps
     # Captures may lie outside of the window, and a replay has to be whole to be found.
     trace = _with_captures(_with_devices(read_file(path, source), devices), path, captures)
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)

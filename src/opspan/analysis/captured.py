@@ -20,7 +20,7 @@ from typing import NamedTuple
 import polars as pl
 
 from opspan.analysis.analysed import Analysis
-from opspan.analysis.captured_launches import BEGIN_CAPTURE
+from opspan.analysis.captured_launches import has_captures
 from opspan.analysis.captured_ops import KEPT, Capture, above, captured_ops
 from opspan.analysis.engine_labels import engine_labels
 from opspan.analysis.nest import nearest
@@ -28,7 +28,7 @@ from opspan.analysis.replay_matches import KINDS, NO_NAME, Launched, LaunchList,
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues, Tables, schema
 from opspan.tables.schema import REPLAY
-from opspan.tables.tables import ids_of
+from opspan.tables.tables import id_count, ids_of
 
 _col = pl.col
 _THREAD = ("rank", "pid", "tid")
@@ -51,7 +51,7 @@ class Replays(NamedTuple):
 
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
         trace, launched = self.trace, self.launched
-        if not captures and _calls_named(trace, BEGIN_CAPTURE):
+        if not captures and has_captures(trace.calls):
             captures = [Capture(trace)]  # the trace began before its own captures
         captured = captured_ops(captures) if captures else None
         unmatched = launched.height if captures else 0
@@ -64,11 +64,6 @@ class Replays(NamedTuple):
         if "unmatched_replays" not in trace.issues["code"].to_list():
             issues.add("unmatched_replays", unmatched)
         return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
-
-
-def _calls_named(trace: Tables, part: str) -> bool:
-    names = trace.calls["name"].unique().drop_nulls().cast(pl.String)
-    return bool(names.str.contains(part, literal=True).any())
 
 
 def _matches(ranges: pl.DataFrame, launched: pl.DataFrame, launches: pl.DataFrame) -> list[Match | None]:
@@ -162,7 +157,7 @@ def _joined(
 ) -> Tables:
     copies = _copies(repeats, captured["parent"])
     ids = ids_of(trace.ranges)
-    copies = copies.with_columns(id=_next(ids) + pl.int_range(pl.len(), dtype=pl.Int64))
+    copies = copies.with_columns(id=id_count(trace.ranges) + pl.int_range(pl.len(), dtype=pl.Int64))
     around = copies.select("replay", parent="range", parent_id="id")
     copies = copies.join(around, on=["replay", "parent"], how="left", maintain_order="left")
     kept, calls = captured[copies["range"]], attributed.calls[launched["call"].gather(copies["replay"])]
@@ -198,14 +193,7 @@ def _joined(
 def _alone(copies: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Returns a range for each replay that was launched outside of all ranges: it has the name of the call that
     launched the replay, and begins with it. It has no length, because the host's time belongs to no range."""
-    highest = copies["id"].max()
     rows = copies.select("replay").hstack(calls.select(*_THREAD, "name", "start_ns", "range"))
     rows = rows.filter(_col("range").is_null()).unique("replay", keep="first", maintain_order=True).drop("range")
-    first = highest + 1 if isinstance(highest, int) else 0
     kind = pl.lit("unknown", dtype=schema.KIND)
-    return rows.with_columns(end_ns="start_ns", kind=kind, id=first + pl.int_range(pl.len(), dtype=pl.Int64))
-
-
-def _next(ids: pl.Series) -> int:
-    highest = ids.max()
-    return highest + 1 if isinstance(highest, int) else 0
+    return rows.with_columns(end_ns="start_ns", kind=kind, id=id_count(copies) + pl.int_range(pl.len(), dtype=pl.Int64))

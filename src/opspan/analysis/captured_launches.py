@@ -1,7 +1,8 @@
 """Finds the launches that were captured into graphs instead of being executed, as a recording of the capture has them.
 
+    has_captures(calls) -> whether there are any.
     captured_launches(trace) -> a row for each such launch, by thread, and in order of time:
-        call, range: rows of the call and of the innermost range around it.
+        range: the row of the innermost range around it.
         rank, pid, tid: the thread.
         capture: a number that launches of one capture share: those between the begin of a capture and its end on one
             thread. Null for launches outside of all captures that the recording has.
@@ -21,10 +22,16 @@ from opspan.tables import Tables
 
 _LAUNCH = "Launch|Memcpy|Memset"
 _OTHER = "Graph|HostFunc|Capture|Attribute"
-BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
+_BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 _KERNEL = r'"kernel"\s*:\s*"((?:[^"\\]|\\.)*)"'
 _THREAD = ["rank", "pid", "tid"]
 _col = pl.col
+
+
+def has_captures(calls: pl.DataFrame) -> bool:
+    """Returns whether the recording has the begin of a capture."""
+    names = calls["name"].unique().drop_nulls().cast(pl.String)
+    return bool(names.str.contains(_BEGIN_CAPTURE, literal=True).any())
 
 
 def captured_launches(trace: Tables) -> pl.DataFrame:
@@ -40,7 +47,6 @@ def captured_launches(trace: Tables) -> pl.DataFrame:
     is_copy, is_fill = name.str.contains("Memcpy"), name.str.contains("Memset")
     kind = pl.when(is_copy).then(pl.lit("memcpy")).when(is_fill).then(pl.lit("memset")).otherwise(pl.lit("kernel"))
     return launches.select(
-        "call",
         "range",
         *_THREAD,
         "capture",
@@ -56,9 +62,9 @@ def _unescaped(text: pl.Expr) -> pl.Expr:
 def _boundaries(calls: pl.DataFrame) -> pl.DataFrame:
     """Returns the calls that begin and end captures, by time."""
     names = calls["name"].unique().drop_nulls().cast(pl.String)
-    named = names.filter(names.str.contains(f"{BEGIN_CAPTURE}|{_END_CAPTURE}"))
+    named = names.filter(names.str.contains(f"{_BEGIN_CAPTURE}|{_END_CAPTURE}"))
     rows = calls.filter(_col("name").is_in(named.cast(pl.Categorical).implode())).drop_nulls("start_ns")
-    is_begin = _col("name").cast(pl.String).str.contains(BEGIN_CAPTURE)
+    is_begin = _col("name").cast(pl.String).str.contains(_BEGIN_CAPTURE)
     return rows.select(*_THREAD, "start_ns", is_begin=is_begin, capture=_col("call")).sort("start_ns", "capture")
 
 

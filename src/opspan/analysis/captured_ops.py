@@ -62,19 +62,8 @@ def captured_ops(captures: Sequence[Capture]) -> CapturedOps:
     launches, ranges, before = [], [], 0
     for number, capture in enumerate(captures):
         own_launches, own_ranges = _of_recording(capture)
-        launches.append(
-            own_launches.select(
-                pl.lit(number, pl.Int64).alias("recording"),
-                "rank",
-                "pid",
-                "tid",
-                "capture",
-                "kind",
-                "kernel",
-                "batch_size",
-                (_col("range") + before).cast(ROW_NUMBER),
-            )
-        )
+        row = (_col("range") + before).cast(ROW_NUMBER)
+        launches.append(own_launches.with_columns(row, recording=pl.lit(number, pl.Int64)))
         ranges.append(own_ranges.with_columns((_col("parent") + before).cast(ROW_NUMBER)))
         before += own_ranges.height
     joined = pl.concat(ranges)
@@ -89,19 +78,18 @@ def _of_recording(capture: Capture) -> tuple[pl.DataFrame, pl.DataFrame]:
     size = pl.coalesce(_col("name").cast(pl.String).str.extract(_LABEL, group) for group in (1, 2))
     labelled = ranges.select(size.cast(pl.Int64).alias("batch_size"), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     labelled = labelled.drop_nulls("batch_size")
-    begins = trace.calls["range"].gather(launches["capture"].filter(launches["capture"] >= 0).unique())
-    outside = above(ranges["parent"], pl.concat([begins.cast(ROW_NUMBER), labelled["row"]]))
-    inside = above(ranges["parent"], launches["range"]).filter(~_col("row").is_in(outside["row"].implode()))
-    kept = inside["row"].unique().sort()
-    sizes = above(ranges["parent"], launches["range"]).join(labelled, on="row").unique("of", keep="first")
+    begins = trace.calls["range"].gather(launches["capture"].drop_nulls().unique())
+    outside = above(ranges["parent"], pl.concat([begins, labelled["row"]]))
+    around = above(ranges["parent"], launches["range"])
+    kept = around.filter(~_col("row").is_in(outside["row"].implode()))["row"].unique().sort()
+    sizes = around.join(labelled, on="row").unique("of", keep="first")
     launches = launches.join(
         sizes.select(range="of", batch_size="batch_size"), on="range", how="left", maintain_order="left"
     )
     launches = launches.with_columns(_col("batch_size").fill_null(pl.lit(capture.batch_size, pl.Int64)))
     place = pl.DataFrame({"row": kept, "place": pl.int_range(len(kept), dtype=ROW_NUMBER, eager=True)})
-    columns = [name for name in KEPT if name in ranges.columns]
     rows = ranges[kept].select(
-        *columns, "parent", "module", stack_texts(ranges, trace.functions, kept).cast(NAME).alias("stack")
+        *KEPT, "parent", "module", stack_texts(ranges, trace.functions, kept).cast(NAME).alias("stack")
     )
     rows = rows.with_columns(_in_place(rows["parent"], place).alias("parent"))
     return launches.with_columns(_in_place(launches["range"], place).alias("range")), rows

@@ -352,8 +352,8 @@ def many(files: Sequence[File], reading: PartToRead, processes: int | None, dask
         _times(reading.between),
         steps_of(reading.step),
         _most_fetched(files),
-        tuple(str(path.absolute()) for path in reading.captures),
-        None if reading.compiled is None else str(reading.compiled.absolute()),
+        tuple(map(str, reading.captures)),
+        None if reading.compiled is None else str(reading.compiled),
     )
     return Ranks(
         file_list.files, options, cycle=reading.cycle, processes=processes, dask=dask, skipped=file_list.skipped

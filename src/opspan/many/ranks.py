@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,6 +15,7 @@ import polars as pl
 from opspan import forked, workers
 from opspan.dask import absolute, cluster
 from opspan.errors import ReadError, UsageError
+from opspan.loading import paths_of
 from opspan.many import FEW
 from opspan.many.asking import Done, ask_files
 from opspan.many.files import File, files_of
@@ -83,11 +83,8 @@ def load_many(
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
     file_list = files_of(paths, source)
     steps = (step, step) if isinstance(step, int) else step
-    # Workers may run in other folders.
-    beside = (captures,) if isinstance(captures, (str, os.PathLike)) else captures
-    recordings = tuple(str(Path(path).absolute()) for path in beside)
-    logs = None if compiled is None else str(Path(compiled).absolute())
-    reading = ReadOptions(source, strict, between, steps, most_bytes, recordings, logs)
+    logs = None if compiled is None else os.fspath(compiled)
+    reading = ReadOptions(source, strict, between, steps, most_bytes, paths_of(captures), logs)
     return Ranks(
         file_list.files,
         reading,
@@ -122,7 +119,7 @@ class Ranks:
         # The cycle to read, or None to read all of `_files`. It becomes None once `_files` has only the cycle's files.
         self._cycle = cycle
         self._dask = dask
-        self._reading = reading
+        self._reading = reading.with_absolute_paths()
         self._processes = processes
         self._executor = executor
         self._progress: Done = progress or _tell_nobody

@@ -10,10 +10,11 @@ this process unchanged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opspan.addresses import recorded_file
+from opspan.dask import absolute
 from opspan.errors import OpspanError, ReadError, UsageError
 from opspan.questions import Options, question
 
@@ -41,6 +42,11 @@ class ReadOptions:
     most_bytes: int | None = None
     captures: tuple[str, ...] = ()
     compiled: str | None = None
+
+    def with_absolute_paths(self) -> ReadOptions:
+        """Returns the same options for processes that may run in other folders."""
+        compiled = None if self.compiled is None else absolute(self.compiled)
+        return replace(self, captures=tuple(map(absolute, self.captures)), compiled=compiled)
 
 
 @dataclass(frozen=True)
