@@ -125,9 +125,9 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the CPU's events. Unchanged columns are shared with the trace, and take no further memory."""
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     start = pl.col("start_ns")
-    if (replayed := timeless(ranges)) is not None:
+    if timeless(ranges) is not None:
         # Ops of a replayed graph took no time of the host. They are where the range began that launched the replay.
-        start = pl.coalesce(start, ranges["start_ns"].gather(timed(ranges)).zip_with(replayed, ranges["start_ns"]))
+        start = pl.lit(ranges["start_ns"].gather(timed(ranges)))
     columns = {"is_event": ~is_mark & start.is_not_null(), "is_async": is_async, "start_ns": start}
     if ranges["end_ns"].null_count():
         columns["end_ns"] = pl.coalesce("end_ns", start)

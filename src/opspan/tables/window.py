@@ -147,7 +147,6 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
     if stretch is None:
         stretch = _stretch(trace, window)
     frames: dict[str, pl.DataFrame] = {}
-    left_out = 0
     for name, (start, end) in _TIMES.items():
         frame = getattr(trace, name)
         until = pl.lit(None, dtype=pl.Int64) if end is None else pl.col(end)
@@ -159,14 +158,11 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
         if name == "work" and window.steps is not None:
             is_kept |= _launched(trace, frames["ranges"], frames["calls"], stretch)
         frames[name] = frame.filter(is_kept)
-        left_out += frame.height - frames[name].height
-    without_replayed = frames["ranges"].height
     frames["ranges"] = _with_replayed(trace.ranges, frames["ranges"], frames["work"])
-    left_out -= frames["ranges"].height - without_replayed
     for name in ("ranges", "functions"):
         frames[name] = without_lost_parents(frames[name])
     issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
-    issues.add("outside_window", left_out)
+    issues.add("outside_window", sum(trace.frames[name].height - kept.height for name, kept in frames.items()))
     ranks = [replace(rank, options={**rank.options, **options_of(window, stretch)}) for rank in trace.ranks]
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
 
