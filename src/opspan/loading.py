@@ -172,11 +172,13 @@ def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None =
 def load_recording(path: Path) -> Trace:
     """Returns the recording whose first file is this capture. It has the process, the processes that it forked, and
     their devices. Other recordings in the folder are left out."""
+    from opspan.readers import with_compile_log
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
     from opspan.trace import Trace
 
-    return Trace.of(side_by_side([_with_devices(read_recording(path), capture_files.device_files(path))]))
+    trace = with_compile_log(read_recording(path))
+    return Trace.of(side_by_side([_with_devices(trace, capture_files.device_files(path))]))
 
 
 def read_all(
@@ -282,6 +284,17 @@ def _launches_graphs(trace: Tables) -> bool:
     return len(trace.ranks) == 1 and bool(trace.work.height and launches_graph(trace.calls).any())
 
 
+def _has_compiled_calls(trace: Tables) -> bool:
+    """Returns whether compiled code runs in a trace that may have marks with the compiler's log. Traces of
+    torch.profiler have none."""
+    import polars as pl
+
+    if trace.metadata.source == "kineto" or trace.provenance.height:
+        return False
+    names = trace.ranges["name"].unique().cast(pl.String)
+    return bool(names.str.contains(r"^(## Call CompiledFxGraph |Torch-Compiled Region: )").any())
+
+
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
     """Gives the work of graph replays its ops, from recordings of the captures, or from the trace if it has them."""
     has_replays = _launches_graphs(trace)
@@ -328,9 +341,9 @@ def _read(
 
     if not devices:
         part, steps = narrowed(lambda window: read_file(path, source, window), window)
-        if not _launches_graphs(part):
+        if not _launches_graphs(part) and not _has_compiled_calls(part):
             return _with_captures(part, path, captures), steps
-    # Captures may lie outside of the window, and a replay has to be whole to be found.
+    # Captures and the compiler's log may lie outside of the window, and a replay has to be whole to be found.
     trace = _with_captures(_with_devices(read_file(path, source), devices), path, captures)
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)
 

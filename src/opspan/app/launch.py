@@ -21,6 +21,7 @@ from opspan.emit.keep import parse
 from opspan.emit.sink_list import ITT, NVTX, SINKS
 from opspan.emit.torch_import import when_torch_is_imported as when_torch_is_imported
 from opspan.errors import OpspanError, UsageError
+from opspan.printable import path_text
 
 if TYPE_CHECKING:
     from opspan.emit.sessions import Session
@@ -31,6 +32,7 @@ _VARIABLE = "OPSPAN_EMIT"
 _IDLE = "OPSPAN_IDLE"
 _KEEP = "OPSPAN_KEEP"
 _MAY_LACK = "the labels may not be complete"
+_FLAGS = ("record_shapes", "modules", "compiled")  # fields of Emit, which are also arguments of the emitters
 _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 
@@ -41,15 +43,16 @@ class Emit:
     tool: str = "auto"
     record_shapes: bool = False
     modules: bool = False
+    compiled: bool = False
 
     def as_text(self) -> str:
-        flags = [self.tool, "record_shapes" if self.record_shapes else "", "modules" if self.modules else ""]
-        return " ".join(filter(None, flags))
+        flags = (name for name in _FLAGS if getattr(self, name))
+        return " ".join((self.tool, *flags))
 
     @classmethod
     def from_text(cls, text: str) -> Emit:
         tool, *flags = text.split()
-        return cls(tool, "record_shapes" in flags, "modules" in flags)
+        return cls(tool, *(name in flags for name in _FLAGS))
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class RollingOptions:
     dump_on: tuple[str, ...] = ()
     shapes: bool = False
     modules: bool = False
+    compiled: bool = False
     folder: str = ""
 
     def check(self) -> None:
@@ -140,6 +144,8 @@ def start(emit: Emit) -> None:
 
     notices.put_in()
     listening = ranges.listening()
+    if emit.compiled and not listening:
+        _write_compile_log_at_exit()
     chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
         # If one library listens to both NVTX and ITT, only the session that begins last labels. So NVTX begins last. If
@@ -151,10 +157,24 @@ def start(emit: Emit) -> None:
     for sink in chosen:
         module, _, name = sink.session.partition(":")
         kind = getattr(importlib.import_module(module), name)
-        session: Session = kind(record_shapes=emit.record_shapes, modules=emit.modules)
+        session: Session = kind(**{name: getattr(emit, name) for name in _FLAGS})
         session.gives_way = session.in_each_process = True
         session.__enter__()
         atexit.register(_unharmed(session.__exit__, _MAY_LACK))
+
+
+def _write_compile_log_at_exit() -> None:
+    """Writes torch.compile's log to a file at the end of a process to which no tool listens."""
+    from opspan.emit import compile_log, notices
+
+    file, pid = Path(f"opspan-compiled-{os.getpid()}.log").absolute(), os.getpid()
+
+    def write() -> None:
+        if os.getpid() == pid and compile_log.write(file):
+            notices.warn_at_end(f"wrote torch.compile's log to {path_text(file)}: --compiled reads it", stacklevel=2)
+
+    compile_log.start()
+    atexit.register(_unharmed(write, "torch.compile's log is not written"))
 
 
 def _keep(options: RollingOptions) -> None:

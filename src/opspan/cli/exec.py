@@ -40,7 +40,12 @@ class _LikePython(click.Command):
 )
 @click.argument("arguments", metavar="[SCRIPT] [ARGS]...", nargs=-1, type=click.UNPROCESSED)
 def command(
-    tool: str | None, record_shapes: bool, modules: bool, module: str | None, arguments: tuple[str, ...]
+    tool: str | None,
+    record_shapes: bool,
+    modules: bool,
+    compiled: bool,
+    module: str | None,
+    arguments: tuple[str, ...],
 ) -> Callable[[], NoReturn]:
     """Run SCRIPT as python would, with torch's ops labelled.
 
@@ -57,7 +62,8 @@ def command(
 
     if module is None and not arguments:
         raise UsageError("nothing to run; expected a SCRIPT, or -m MOD")
-    launch.when_torch_is_imported(functools.partial(_start_or_end, launch.Emit(tool or "auto", record_shapes, modules)))
+    emit = launch.Emit(tool or "auto", record_shapes, modules, compiled)
+    launch.when_torch_is_imported(functools.partial(_start_or_end, emit))
     if module is not None:
         return functools.partial(execute.run_module, module, arguments)
     return execute.script(arguments[0], arguments[1:])

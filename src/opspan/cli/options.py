@@ -22,7 +22,8 @@ FILE_TO_WRITE = _OutputPath()
 
 
 def labelling(function: F) -> F:
-    """Adds the options --emit, --record-shapes and --modules, which choose how an unedited program is labelled."""
+    """Adds the options --emit, --record-shapes, --modules and --compiled, which choose how an unedited program is
+    labelled."""
     from opspan.app.launch import TOOLS
 
     emit = click.option(
@@ -33,7 +34,12 @@ def labelling(function: F) -> F:
     )
     shapes = click.option("--record-shapes", is_flag=True, help="Put the sizes of each op's inputs on its label.")
     modules = click.option("--modules", is_flag=True, help="Label each call of an nn.Module as well.")
-    return emit(shapes(modules(function)))
+    compiled = click.option(
+        "--compiled",
+        is_flag=True,
+        help="Add what torch.compile says about its kernels: ops and source lines, and why it compiled again.",
+    )
+    return emit(shapes(modules(compiled(function))))
 
 
 def capture_folder(function: F) -> F:

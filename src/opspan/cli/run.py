@@ -47,6 +47,7 @@ def command(
     tool: str | None,
     record_shapes: bool,
     modules: bool,
+    compiled: bool,
     keep: tuple[str, ...],
     dump_to: Path | None,
     dump_on: tuple[str, ...],
@@ -75,7 +76,7 @@ def command(
     from opspan.app import capturing, launch, run_notes
 
     if idle:
-        if wanted is not None or tool is not None or record_shapes or modules or keep or dump_to or dump_on:
+        if wanted is not None or tool is not None or record_shapes or modules or compiled or keep or dump_to or dump_on:
             raise UsageError("--idle captures nothing: what to record, and where to, is said to `opspan attach`")
         capturing.become(cmd, launch.idle_environment(os.environ))
     if keep or dump_to is not None or dump_on:
@@ -84,13 +85,13 @@ def command(
         if tool is not None:
             raise UsageError("--keep records ops itself, without NVTX or ITT: leave out --emit")
         to = None if dump_to is None else str(dump_to.absolute())
-        return _keep(launch.RollingOptions(keep, to, dump_on, record_shapes, modules), wanted, cmd)
+        return _keep(launch.RollingOptions(keep, to, dump_on, record_shapes, modules, compiled), wanted, cmd)
     collectors = capturing.collectors()
-    if (record_shapes or modules) and tool is None:
-        raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")
+    if (record_shapes or modules or compiled) and tool is None:
+        raise UsageError("--record-shapes, --modules and --compiled say what --emit labels: add --emit nvtx (or itt)")
     for note in launch.other_tools(tool):
         show(f"note: {note}\n", err=True)
-    emit = launch.Emit(tool, record_shapes, modules) if tool is not None else None
+    emit = launch.Emit(tool, record_shapes, modules, compiled) if tool is not None else None
     with capturing.capture_folder(wanted) as folder:
         with run_notes.collect(folder) as (file, notes):
             code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit, file))

@@ -26,10 +26,11 @@ class Emitter(Session):
         schedule: Schedule | None,
         labels: str,
         max_strings: int,
+        compiled: bool,
     ) -> None:
         if labels not in self._sinks[0].forms:
             raise ValueError(f"labels={labels!r}: {type(self).__name__} knows {', '.join(self._sinks[0].forms)}")
-        super().__init__(enabled, record_shapes, modules, schedule)
+        super().__init__(enabled, record_shapes, modules, schedule, compiled)
         self._requested = labels
         self._max_strings = max_strings
 

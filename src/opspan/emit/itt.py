@@ -19,6 +19,8 @@ class emit_itt(Emitter):  # noqa: N801  # torch's name
         enabled: if False, nothing is labelled.
         record_shapes: add the sizes of the inputs to each label.
         modules: add a task for every call of a nn.Module.
+        compiled: add what torch.compile says about its kernels: the ops and source lines that each of them was made
+            from, and why it compiled again (docs/compiled.md).
         labels: "task" writes the op's name; ids and sizes are metadata, and backward ops are related to forward ops.
             "text" writes everything into the name, for readers that lose metadata. "torch" writes the bare name, as
             torch's emit_itt does. "auto" is "task".
@@ -36,11 +38,12 @@ class emit_itt(Emitter):  # noqa: N801  # torch's name
         record_shapes: bool = False,
         *,
         modules: bool = False,
+        compiled: bool = False,
         labels: Literal["auto", "task", "text", "torch"] = "auto",
         schedule: Schedule | None = None,
         max_strings: int = MAX_STRINGS,
     ) -> None:
-        super().__init__(enabled, record_shapes, modules, schedule, labels, max_strings)
+        super().__init__(enabled, record_shapes, modules, schedule, labels, max_strings, compiled)
 
     def __enter__(self) -> emit_itt:
         super().__enter__()

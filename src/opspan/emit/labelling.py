@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from opspan.emit import fast_ranges, modules, notices, python_calls, python_frames
+from opspan.emit import compile_log, fast_ranges, modules, notices, python_calls, python_frames
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.sink_list import IN_SESSION, Sink
@@ -33,6 +33,7 @@ class Details:
     overloads: bool
     modules: bool
     python: bool
+    compiled: bool
 
 
 class Labelling:
@@ -53,6 +54,7 @@ class Labelling:
         self._wanted = details
         self._collect = collect
         self._undo: contextlib.ExitStack | None = None  # reverts what turning on did
+        self._sent = 0  # how many marks of torch.compile's log the sink has got
 
     @property
     def is_on(self) -> bool:
@@ -86,6 +88,10 @@ class Labelling:
             undo.callback(self.native.labelling, number, on=False)
             self.native.labelling(number, on=True)
             only_in_session = IN_SESSION << number
+        if self._wanted.compiled:
+            undo.callback(self._end_compile_log)
+            # A tool may write a new file each time that it is made to collect.
+            compile_log.turn_on(self._sink.bit, 0 if self._collect is not None else self._sent)
         if self._wanted.modules:
             to = self._sink.bit | only_in_session
             undo.callback(modules.stop, to)
@@ -93,6 +99,9 @@ class Labelling:
         if self._wanted.python:
             undo.callback(python_calls.stop, self.native, number)
             python_calls.start(self.native, number)
+
+    def _end_compile_log(self) -> None:
+        self._sent = compile_log.turn_off(self._sink.bit)
 
     def _attach(self, by: Observer, undo: contextlib.ExitStack) -> None:
         number, details = self._sink.number, self._wanted

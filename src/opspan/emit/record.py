@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan.addresses import check_local
-from opspan.emit import ranks
+from opspan.emit import compile_log, ranks
 from opspan.emit.compiled import compiling
 from opspan.emit.device import Devices
 from opspan.emit.dumps import Dumping
@@ -56,6 +56,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         overloads: record which overload of its op each op is.
         device: record what runs on devices, by torch's own collection.
         modules: record a range for every call of a nn.Module.
+        compiled: record what torch.compile says about its kernels: the ops and source lines that each of them was made
+            from, and why it compiled again (docs/compiled.md).
         schedule: which steps to record; call `step()` after each training step.
         keep: keep only the last part of the recording, such as "30s", "2GB" or "50 steps", for as long as the job runs.
             `dump` copies this part.
@@ -86,6 +88,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         overloads: bool = False,
         device: bool = False,
         modules: bool = False,
+        compiled: bool = False,
         schedule: Schedule | None = None,
         keep: str | Sequence[str] | None = None,
         dump_to: str | os.PathLike[str] | None = None,
@@ -105,7 +108,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             raise UsageError("dump_to= is of a recording that keeps the last alone: expected keep= as well")
         if schedule is None and (limits.steps or (self._dumping is not None and SLOW_STEP in self._dumping.on)):
             schedule = every_step
-        super().__init__(enabled, record_shapes, modules, schedule)
+        super().__init__(enabled, record_shapes, modules, schedule, compiled)
         self.memory, self.stacks, self.python, self.overloads = memory, stacks, python, overloads
         self._devices = Devices() if device else None
         if isinstance(path, bool):
@@ -150,6 +153,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if self.entered and not self._is_owner():
             raise RuntimeError("a fork keeps nothing: dump() where the recording was entered")
         target, labelling = Path(path).absolute(), self._labelling
+        if self.compiled and self._is_on():  # the files with what was compiled may be gone by now
+            compile_log.send(self._sink.bit)
         held = contextlib.nullcontext() if labelling is None else labelling.native.capture_held(self._sink.number)
         with held:
             self._recording.dump(target)

@@ -29,12 +29,14 @@ class Rolling:
         dump_on: Sequence[str],
         shapes: bool,
         modules: bool,
+        compiled: bool,
     ) -> None:
         self._recording = record(
             folder,
             shapes,
             add=True,  # processes share the folder. The command has checked that it was empty
             modules=modules,
+            compiled=compiled,
             schedule=lambda _: ProfilerAction.NONE,  # this class turns labelling on and counts steps
             keep=keep,
             dump_to=dump_to,

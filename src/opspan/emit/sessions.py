@@ -16,7 +16,7 @@ import contextlib
 import os
 from typing import Any, ClassVar
 
-from opspan.emit import compiled, notices, observer, ranges, sinks, step_ends, tools, unharmed
+from opspan.emit import compile_log, compiled, notices, observer, ranges, sinks, step_ends, tools, unharmed
 from opspan.emit.changes import active, change, note_over
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.installed_torch import Torch
@@ -47,11 +47,14 @@ class Session:
     python = False  # records the calls of Python functions
     _labelling: Labelling | None = None  # set from entering until the end of the session, if somebody listens
 
-    def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
+    def __init__(
+        self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None, compiled: bool = False
+    ) -> None:
         self.enabled = enabled
         self.entered = False
         self.record_shapes = record_shapes
         self.modules = modules
+        self.compiled = compiled
         self.labels: str | None = None  # the form of labels in use. None if nothing was labelled
         self.stats = Stats()  # the counts of the complete session, set when it ends
         # Whether this session was put in from outside. If so, it ends when the program needs its sink for a session.
@@ -136,6 +139,9 @@ class Session:
         except ObserverError as error:
             by = self._without_observer(error)
         with change():
+            if self.compiled:
+                self._undo.callback(compile_log.stop)
+                compile_log.start()
             self._undo.callback(self._drop_labelling)
             if isinstance(by, TorchEmitter):
                 self.labels = "torch"
@@ -159,6 +165,7 @@ class Session:
                     overloads=self.overloads,
                     modules=self.modules,
                     python=self.python,
+                    compiled=self.compiled,
                 ),
                 collect=self._collect if self._collects() else None,
             )

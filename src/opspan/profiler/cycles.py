@@ -36,7 +36,7 @@ class _KinetoProfile:
     """Records from `start` to `stop`. The subclass `profile` adds the schedule.
 
     `path` is the folder for the captures, with a file for each cycle. Without `path` the captures are temporary.
-    `python` records every call of a function of Python.
+    `python` records every call of a function of Python. `compiled` records what torch.compile says about its kernels.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class _KinetoProfile:
         post_processing_timeout_s: float | None = None,
         path: str | os.PathLike[str] | None = None,
         python: bool = False,
+        compiled: bool = False,
     ) -> None:
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
             raise ValueError(f"post_processing_timeout_s must be non-negative, got {post_processing_timeout_s}")
@@ -72,7 +73,7 @@ class _KinetoProfile:
         self.custom_trace_id_callback = custom_trace_id_callback
         self.post_processing_timeout_s = post_processing_timeout_s
         self.preset_metadata: dict[str, str] = {}
-        self.python = python
+        self.python, self.compiled = python, compiled
         self._path = path
         self._cycles = 0
         self.began_ns = 0  # on the clock of the trace
@@ -116,6 +117,7 @@ class _KinetoProfile:
             memory=self.profile_memory,
             stacks=self.with_stack,
             python=self.python,
+            compiled=self.compiled,
             overloads="capture_overload_names" in self._experimental,
             modules=self.with_modules,
             device=self._has_devices,

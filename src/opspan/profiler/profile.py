@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from opspan.emit import step_ends
+from opspan.emit import compile_log, step_ends
 from opspan.emit.annotate import annotate
 from opspan.emit.schedule import ProfilerAction, every_step
 from opspan.profiler import autograd
@@ -52,6 +52,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         post_processing_timeout_s: float | None = None,
         path: str | os.PathLike[str] | None = None,
         python: bool = False,
+        compiled: bool = False,
     ) -> None:
         if use_cuda is not None:
             warnings.warn("`use_cuda` is deprecated: use `activities`", FutureWarning, stacklevel=2)
@@ -70,6 +71,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             post_processing_timeout_s=post_processing_timeout_s,
             path=path,
             python=python,
+            compiled=compiled,
         )
         self.schedule = schedule or every_step
         self.record_steps = schedule is not None
@@ -94,6 +96,9 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
                 self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
+        if self.compiled:  # a program mostly compiles before the steps that are recorded
+            self._speaking.callback(compile_log.stop)
+            compile_log.start()
         if self.record_steps:
             self._speaking.enter_context(step_ends.ignore_optimizers())
         self._go(ProfilerAction.NONE, self.current_action)

@@ -73,7 +73,21 @@ def read_file(path: Path, source: str | None = None, window: Window | None = Non
                     f"{path_text(path)} holds nothing yet: {writer} still writes it. Wait until that program has ended"
                 )
             issues.add("still_written", detail=writer)
-        return trace.replace(issues=pl.concat([trace.issues, issues.frame()])) if issues else trace
+        if issues:
+            trace = trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
+        return with_compile_log(trace)
+
+
+def with_compile_log(trace: Tables) -> Tables:
+    """Returns the trace with what torch.compile said about its kernels, if a session with `compiled=True` sent it as
+    marks, and without these marks."""
+    marks = trace.ranges.filter(pl.col("is_mark"))
+    marks = marks.filter(pl.col("name").cat.starts_with("torch.compile log "))
+    if marks.is_empty():
+        return trace
+    from opspan.readers.compile_logs import with_marks_read
+
+    return with_marks_read(trace, marks)
 
 
 def _read(source: Source, path: Path, window: Window | None) -> Tables:

@@ -69,6 +69,12 @@ CODES: dict[str, Code] = {
         "Compile with INDUCTOR_PROVENANCE=1 as well as TORCH_TRACE=FOLDER, and if graphs came from a cache, with "
         "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1.",
     ),
+    "cached_lines": Code(
+        "warning",
+        "compiled graphs came from torch's cache with lines of another program, or of another version of this one",
+        "These lines were left out. Kernels of the backward have no lines then: compile without the cache, with "
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1.",
+    ),
     "compiled_elsewhere": Code(
         "warning",
         "kernels in the compiler's logs are of ranks that are not in the trace",

@@ -2,6 +2,7 @@
 
     add_to(trace, path) -> the trace with the table. The path is a folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG=1, a
         log in it, or a JSON of artifacts.
+    with_marks_read(trace, marks) -> the trace without these marks, and with the table if they are a log.
 
 This is no reader of traces: it has no times. All texts in these files are data: nothing of them is run.
 """
@@ -14,13 +15,14 @@ from pathlib import Path
 import polars as pl
 
 from opspan.readers.compile_logs.folder import read_folder
-from opspan.readers.compile_logs.log import CompiledProcess
+from opspan.readers.compile_logs.log import CompiledProcess, ProcessLog
+from opspan.readers.compile_logs.marks import entries_of, pieces_of
 from opspan.tables import Issues, Tables
 from opspan.tables.compiled import PROVENANCE
 from opspan.tables.metadata import ORDER
 from opspan.tables.tables import id_count
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "with_marks_read"]
 
 _col = pl.col
 
@@ -28,24 +30,56 @@ _col = pl.col
 def add_to(trace: Tables, path: Path) -> Tables:
     """Returns the trace with what the compiler wrote about its ranks. A process is found by its rank or its number."""
     processes, issues = read_folder(path)
-    next_id = id_count(trace.provenance)
-    frames, more = [trace.provenance], Issues(str(path))
+    more = Issues(str(path))
     pids = _pids(trace)
-    elsewhere = 0
-    for process in processes:
-        rows = _frame(process)
-        ranks = _ranks_of(process, trace, pids) if rows.height else ()
-        if not ranks:
-            elsewhere += rows["kernel"].n_unique()
-        for rank in ranks:
-            moved = rows.with_columns(_col("id", "graph") + next_id, rank=pl.lit(rank, dtype=pl.Int32))
-            frames.append(moved.select(list(PROVENANCE.schema)))
-            next_id += rows.height
+    ranks = [_ranks_of(process, trace, pids) for process in processes]
+    # What the user names replaces what the trace itself says of these ranks.
+    pairs = zip(processes, ranks, strict=True)
+    named = pl.Series([rank for process, own in pairs if process.graphs for rank in own], dtype=pl.Int32)
+    trace = trace.replace(provenance=trace.provenance.filter(~_col("rank").is_in(named.implode())))
+    elsewhere, height = 0, trace.provenance.height
+    for process, own in zip(processes, ranks, strict=True):
+        if not own:
+            elsewhere += len({row["kernel"] for graph in process.graphs for row in graph.rows()})
+        trace = _with_process(trace, process, own, more)
     more.add("compiled_elsewhere", elsewhere)
-    if not elsewhere and len(frames) == 1:
+    if not elsewhere and trace.provenance.height == height:
         more.add("no_provenance")
-    noted = [trace.issues, *(one.frame() for one in (*issues, more))]
-    return trace.replace(provenance=pl.concat(frames), issues=pl.concat(noted, how="diagonal"))
+    return _with_issues(trace, [*issues, more])
+
+
+def with_marks_read(trace: Tables, marks: pl.DataFrame) -> Tables:
+    """Returns the trace with what the compiler wrote into these marks, and without the marks that are from it."""
+    pieces = pieces_of(marks)
+    if pieces.is_empty():
+        return trace
+    issues = Issues(trace.metadata.paths[0] if trace.metadata.paths else "")
+    trace = trace.replace(ranges=trace.ranges.filter(~_col("id").is_in(pieces["id"].implode())))
+    for (rank,), of_rank in pieces.group_by("rank", maintain_order=True):
+        logs: dict[int, ProcessLog] = {}
+        for entry in entries_of(of_rank, issues):
+            log = logs.setdefault(entry.pid, ProcessLog(CompiledProcess(entry.pid, None), issues))
+            log.add(entry)
+        for log in logs.values():
+            trace = _with_process(trace, log.process, (rank,), issues)
+    return _with_issues(trace, [issues])
+
+
+def _with_process(trace: Tables, process: CompiledProcess, ranks: Iterable[int], issues: Issues) -> Tables:
+    """Returns the trace with what the process compiled, which is about these ranks."""
+    issues.add("cached_lines", sum(graph.has_foreign_lines for graph in process.graphs))
+    frames, rows = [trace.provenance], _frame(process)
+    next_id = id_count(trace.provenance)
+    for rank in ranks:
+        moved = rows.with_columns(_col("id", "graph") + next_id, rank=pl.lit(rank, dtype=pl.Int32))
+        frames.append(moved.select(list(PROVENANCE.schema)))
+        next_id += rows.height
+    return trace.replace(provenance=pl.concat(frames))
+
+
+def _with_issues(trace: Tables, issues: Iterable[Issues]) -> Tables:
+    noted = [trace.issues, *(one.frame() for one in issues)]
+    return trace.replace(issues=pl.concat(noted, how="diagonal"))
 
 
 def _frame(process: CompiledProcess) -> pl.DataFrame:

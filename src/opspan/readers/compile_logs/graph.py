@@ -14,7 +14,7 @@ Kernels in mappings and stack traces may have the number of their call: `extern_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opspan.fused_names import extern_op, fused_ops
@@ -33,6 +33,7 @@ class CompiledGraph:
     attempt: int | None = None
     aot_id: str | None = None
     cache_key: str | None = None
+    is_from_cache: bool = False
     before: dict[str, Node] = field(default_factory=dict)  # the graph before autograd
     nodes: dict[str, Node] = field(default_factory=dict)
     to_before: dict[str, list[str]] = field(default_factory=dict)  # node -> nodes before autograd
@@ -46,8 +47,23 @@ class CompiledGraph:
         end = (self.aot_id or self.code.aot_id or "").rpartition("_")[2]
         return end if end in ("forward", "backward", "inference") else None
 
+    @property
+    def has_foreign_lines(self) -> bool:
+        """Returns whether the graph came from torch's cache with lines of another program, or of another version of
+        this one. The graph before autograd is of this run, and has all lines that the kernels can be from."""
+        here = {place[:2] for node in self.before.values() if (place := node.place)}
+        if not self.is_from_cache or not here:
+            return False
+        stacks = (stack_of(text) for texts in self.kernel_stacks.values() for text in texts[:_MOST_OF_A_KERNEL])
+        places = {stack.innermost for stack in stacks if stack} | {node.place for node in self.nodes.values()}
+        return any(place[:2] not in here for place in places if place)
+
     def rows(self) -> list[Row]:
         """Returns the rows: one for each node of each call of a kernel, and one for each stack without a node."""
+        if self.has_foreign_lines:
+            nodes = {name: node._replace(place=None) for name, node in self.nodes.items()}
+            stacks: dict[str, list[str]] = {kernel: [] for kernel in self.kernel_stacks}
+            return replace(self, is_from_cache=False, nodes=nodes, kernel_stacks=stacks).rows()
         written = dict.fromkeys([*self.kernel_nodes, *self.kernel_stacks])
         kernels = self._of_artifacts(written) if written else self._of_code()
         whole = {

@@ -85,15 +85,15 @@ def read_log(path: Path, head: bytes, issues: Issues) -> Iterator[CompiledProces
     """Yields the processes of the log, each with its graphs."""
     in_name = _FILE_RANK.search(path.name)
     rank = int(in_name[1]) if in_name else None
-    processes: dict[int, _ProcessLog] = {}
+    processes: dict[int, ProcessLog] = {}
     for entry in entries(path, head, lambda values: _name_of(values) in _WANTED, issues):
-        process = processes.setdefault(entry.pid, _ProcessLog(CompiledProcess(entry.pid, rank), issues))
+        process = processes.setdefault(entry.pid, ProcessLog(CompiledProcess(entry.pid, rank), issues))
         process.add(entry)
     for process in processes.values():
         yield process.process
 
 
-class _ProcessLog:
+class ProcessLog:
     def __init__(self, process: CompiledProcess, issues: Issues) -> None:
         self.process = process
         self._issues = issues
@@ -127,8 +127,10 @@ class _ProcessLog:
             compilation.before |= nodes_of(payload)
             return
         if name in _CACHE:
-            if (graph := compilation.graph) is not None and graph.cache_key is None and (found := _KEY.search(payload)):
-                graph.cache_key = found[1]
+            if (graph := compilation.graph) is not None and graph.cache_key is None:
+                graph.is_from_cache = name == "fx_graph_cache_hit"
+                if found := _KEY.search(payload):
+                    graph.cache_key = found[1]
             return
         name = _ALIASES.get(name, name)
         graph, order = compilation.graph, _ORDER.index(name)
