@@ -1,6 +1,7 @@
-"""Reads what torch.compile wrote about its kernels, and adds it to a trace as the table `provenance`.
+"""Reads what torch.compile wrote, and adds it to a trace: about its kernels as the table `provenance`, about compiling
+as the tables `compilations` and `graph_breaks`.
 
-    add_to(trace, path) -> the trace with the table. The path is a folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG=1, a
+    add_to(trace, path) -> the trace with the tables. The path is a folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG=1, a
         log in it, or a JSON of artifacts.
 
 This is no reader of traces: it has no times. All texts in these files are data: nothing of them is run.
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from opspan.readers.compile_logs.compiling_rows import CompilingRows
 from opspan.readers.compile_logs.folder import read_folder
 from opspan.readers.compile_logs.log import CompiledProcess
 from opspan.tables import Issues, Tables
@@ -27,6 +29,7 @@ _col = pl.col
 
 def add_to(trace: Tables, path: Path) -> Tables:
     """Returns the trace with what the compiler wrote about its ranks. A process is found by its rank or its number."""
+    compiling = CompilingRows(trace)
     processes, issues = read_folder(path)
     next_id = id_count(trace.provenance)
     frames, more = [trace.provenance], Issues(str(path))
@@ -34,18 +37,21 @@ def add_to(trace: Tables, path: Path) -> Tables:
     elsewhere = 0
     for process in processes:
         rows = _frame(process)
-        ranks = _ranks_of(process, trace, pids) if rows.height else ()
+        has_rows = rows.height or process.compilations or process.graph_breaks
+        ranks = _ranks_of(process, trace, pids) if has_rows else ()
+        compiling.add(process, ranks)
         if not ranks:
             elsewhere += rows["kernel"].n_unique()
-        for rank in ranks:
+        for rank in ranks if rows.height else ():
             moved = rows.with_columns(_col("id", "graph") + next_id, rank=pl.lit(rank, dtype=pl.Int32))
             frames.append(moved.select(list(PROVENANCE.schema)))
             next_id += rows.height
     more.add("compiled_elsewhere", elsewhere)
+    more.add("compilations_elsewhere", compiling.elsewhere)
     if not elsewhere and len(frames) == 1:
         more.add("no_provenance")
     noted = [trace.issues, *(one.frame() for one in (*issues, more))]
-    return trace.replace(provenance=pl.concat(frames), issues=pl.concat(noted, how="diagonal"))
+    return trace.replace(provenance=pl.concat(frames), **compiling.frames(), issues=pl.concat(noted, how="diagonal"))
 
 
 def _frame(process: CompiledProcess) -> pl.DataFrame:
