@@ -342,9 +342,9 @@ def check(path: Path) -> None:
 @pytest.mark.parametrize("value", ODD, ids=repr)
 def test_a_field_may_be_anything(tmp_path: Path, value: object) -> None:
     fields = (
-        "duration_us dynamo_cumulative_compile_time_us entire_frame_compile_time_s start_time_us end_time_us is_forward "
-        "triton_compile_time_us co_name co_filename co_firstlineno compile_id recompile_reason fail_type fail_reason "
-        "restart_reasons"
+        "duration_us dynamo_cumulative_compile_time_us entire_frame_compile_time_s start_time_us end_time_us "
+        "is_forward triton_compile_time_us co_name co_filename co_firstlineno compile_id recompile_reason fail_type "
+        "fail_reason restart_reasons"
     ).split()
     ids = ("frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank")
     good = {"compilation_metrics": {"co_name": "f"}, "frame_id": 0, "frame_compile_id": 0, "attempt": 0}

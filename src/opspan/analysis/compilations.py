@@ -31,6 +31,9 @@ _PHASES = {
 }
 _FRAME = r"^(?:!\d+/)?(\d+)/\d+$"
 _NUMBER = r"^(?:!\d+/)?\d+/(\d+)$"
+_PLACE = line_text(
+    _col("file").cast(pl.String).fill_null("?"), _col("line").cast(pl.String).fill_null("?"), _col("function")
+).alias("place")
 
 
 def figures(trace: Tables) -> pl.DataFrame:
@@ -43,11 +46,10 @@ def figures(trace: Tables) -> pl.DataFrame:
         backward=_col("is_backward").fill_null(value=False).sum().cast(pl.Int64),
         ns=_sum(_col("duration_ns")),
     )
-    places = ("file", "line", "reason")
     broken = (
         _once(trace.graph_breaks)
         .group_by("pid", maintain_order=True)
-        .agg(breaks=pl.len().cast(pl.Int64), lines=pl.struct(places).n_unique().cast(pl.Int64))
+        .agg(breaks=pl.len().cast(pl.Int64), lines=pl.struct("file", "line").n_unique().cast(pl.Int64))
     )
     both = compiled.join(broken, on="pid", how="full", coalesce=True, nulls_equal=True, maintain_order="left_right")
     return both.select("pid", *(_col(name).fill_null(0) for name in _IN_A_PROCESS))
@@ -74,7 +76,6 @@ def compiled_again(trace: Tables) -> pl.DataFrame:
     reason = _col("recompile_reason").str.extract(r"^(?:!?[\d/]+: )?([^\n]+)").str.strip_chars()
     reason = reason.str.replace(r"\s{2,}#.*$", "")
     forward = rows.filter(~_col("is_backward").fill_null(value=False))
-    place = line_text(_col("file").fill_null("?"), _col("line").cast(pl.String).fill_null("?"), _col("function"))
     grouped = forward.group_by("pid", "frame", "file", "line", "function", maintain_order=True).agg(
         _col("rank").first(),
         times=pl.len().cast(pl.Int64),
@@ -83,14 +84,13 @@ def compiled_again(trace: Tables) -> pl.DataFrame:
         reasons=reason.filter(_col("is_again")).drop_nulls().unique(maintain_order=True),
     )
     grouped = grouped.filter(_col("again") > 0).sort("ns", "again", descending=True, maintain_order=True)
-    return grouped.select("pid", "rank", place, "times", "again", "ns", "reasons")
+    return grouped.select("pid", "rank", _PLACE, "times", "again", "ns", "reasons")
 
 
 def break_lines(trace: Tables) -> pl.DataFrame:
     """Returns a row for each reason and line at which graphs broke, the one with most breaks first: `pid`, `place`,
     `reason`, `times`."""
-    place = line_text(_col("file").fill_null("?"), _col("line").cast(pl.String).fill_null("?"), _col("function"))
-    rows = _once(trace.graph_breaks).with_columns(_col("reason").cast(pl.String), place=place)
+    rows = _once(trace.graph_breaks).with_columns(_col("reason").cast(pl.String), _PLACE)
     grouped = rows.group_by("pid", "file", "line", "reason", maintain_order=True).agg(
         _col("rank", "place").first(), times=pl.len().cast(pl.Int64)
     )
