@@ -44,9 +44,9 @@ def named_by_torch(folder: Path) -> dict[str, list[set[str]]]:
 
 
 def own_line(stack: str) -> str:
-    """Returns the innermost line of a stack that is not torch's."""
+    """Returns the innermost line of a stack that is not torch's; if all are torch's, the innermost."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', stack)
-    file, number, function = [frame for frame in frames if "/torch/" not in frame[0]][-1]
+    file, number, function = ([frame for frame in frames if "/torch/" not in frame[0]] or frames)[-1]
     return f"{Path(file).name}:{number} {function}"
 
 

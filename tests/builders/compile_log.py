@@ -51,6 +51,23 @@ def lines(kernels: dict[str, list[int]], compile_id: str = "0/0", **more: Any) -
     return stacks(texts, compile_id, **more)
 
 
+def metrics(compile_id: str = "0/0", name: str = "compilation_metrics", attempt: int = 0, **fields: Any) -> str:
+    """Returns an entry that describes a compilation of the function `f` in model.py, line 3, which took 2 s."""
+    frame, number = map(int, compile_id.split("/"))
+    some = {} if name.startswith("bwd_") else {"co_name": "f", "co_filename": "src/model.py", "co_firstlineno": 3}
+    pid = fields.pop("pid", PID)
+    fields = {"duration_us": 2_000_000, **some, **fields}
+    return entry({name: fields, "frame_id": frame, "frame_compile_id": number, "attempt": attempt}, pid=pid)
+
+
+def graph_break(line: int, reason: str = "Failed to trace", compile_id: str = "0/0", **more: Any) -> str:
+    text = (
+        f"Graph break in user code at src/model.py:{line}\nGraph Break Reason: {reason}\n\nUser code traceback:\n"
+        f"{stack(('src/main.py', 90, '<module>'), ('src/model.py', line, 'f'))}"
+    )
+    return artifact("dynamo_graph_break_reason", text, compile_id, **more)
+
+
 def write(path: Path, *entries: str) -> Path:
     path.write_text("".join(entries), encoding="utf-8")
     return path

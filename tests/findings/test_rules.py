@@ -11,6 +11,7 @@ import pytest
 from findings import (
     test_casts,
     test_collectives,
+    test_compiled,
     test_devices,
     test_exposed_copies,
     test_host,
@@ -33,7 +34,7 @@ from opspan.views.findings import SCHEMA
 
 SUBJECTS = (
     *(test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording),
-    *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory),
+    *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory, test_compiled),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

@@ -5,6 +5,7 @@ torch writes entries about each compilation to the logger `torch.__trace`, if it
 these entries are the log of TORCH_TRACE. Here a handler of ours keeps the entries about kernels and compilations.
 
     torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     piece 1 of 3 of entry 7: base64 of zlib of JSON
+    torch.compile log 7 1/3 earlier eNqrVkrLz1ey...       the same, sent again later
         {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
 A session gets the entries that came before as well, each time that it begins to label: a program mostly compiles in its
@@ -136,8 +137,10 @@ class _CompileLog(logging.Handler):
             return len(self._marks)
 
     def send(self, sink_bit: int, first: int = 0) -> None:
+        """Sends what was kept again, from the mark with the number `first` on."""
         for text in self._marks[first:]:
-            _mark(text, sink_bit)
+            begin, _, packed = text.rpartition(" ")
+            _mark(f"{begin} earlier {packed}", sink_bit)
 
     def write(self, path: Path) -> bool:
         """Writes what was kept to a file, as torch writes it with TORCH_TRACE. Returns whether there was anything."""

@@ -24,8 +24,9 @@ UNNAMED = "Unnamed"  # marks an event whose row has no name
 SAMPLED = '{"sampled": "at ops"}'
 
 CYCLES = "cycles"  # a member of opspanTables, which says when each cycle began
+COMPILED = ("provenance", "compilations", "graph_breaks")
 # Tables whose rows are not events. These tables are written as columns.
-WHOLE = ("relations", "threads", "processes", "devices", "metrics", "provenance", "issues")
+WHOLE = ("relations", "threads", "processes", "devices", "metrics", *COMPILED, "issues")
 
 RANGES = {
     "id": "range",

@@ -1,4 +1,9 @@
-"""Defines the table of what torch.compile said about its kernels, and the codes of what can be wrong with it."""
+"""Defines the tables of what torch.compile said about its kernels and about compiling, and the codes of what can be
+wrong with them.
+
+Lengths of time in these tables have no unit "ns": that unit stands for times on the trace's clock, which are shifted
+when traces are put side by side.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,13 @@ from opspan.tables.code import Code
 from opspan.tables.column import I32, I64, NAME, RANK, Column, TableSchema
 
 KNOWN_BY = pl.Enum(["artifact", "code", "name"])
+CACHE = pl.Enum(["hit", "miss", "bypass"])
+# Most characters of texts: longer ones are cut.
+MOST_REASON, MOST_STACK = 4_000, 16_000
+_CUT = f"Cut after {MOST_REASON:,} characters."
+_COMPILE_ID = Column("compile_id", NAME, "The compilation, as in the name of a range `Torch-Compiled Region: 0/0`.")
+_ATTEMPT = Column("attempt", I32, "Number of the attempt to compile, from 0.")
+_LOG_PID = Column("pid", I64, "Process that compiled, as the log says.")
 
 PROVENANCE = TableSchema(
     "provenance",
@@ -22,8 +34,8 @@ PROVENANCE = TableSchema(
             "the backward.",
             refers="provenance.id",
         ),
-        Column("compile_id", NAME, "The compilation, as in the name of a range `Torch-Compiled Region: 0/0`."),
-        Column("attempt", I32, "Number of the attempt to compile, from 0."),
+        _COMPILE_ID,
+        _ATTEMPT,
         Column("aot_id", NAME, "Name of the graph in the generated code, such as 0_forward."),
         Column("cache_key", NAME, "Key of the graph in torch's cache, as in a range `## Call CompiledFxGraph KEY ##`."),
         Column("phase", NAME, "forward, backward or inference."),
@@ -44,6 +56,81 @@ PROVENANCE = TableSchema(
             "name alone.",
         ),
         Column("is_cut", pl.Boolean, "Whether `source_ops` may lack ops, because the kernel's name was cut."),
+    ),
+)
+
+COMPILATIONS = TableSchema(
+    "compilations",
+    "What torch.compile compiled: how long it took, and why it compiled a function again. A backward that was compiled "
+    "later than its forward has a row of its own.",
+    (
+        Column("id", I64, "Number of the row in this trace, from 0."),
+        Column("rank", I32, RANK),
+        _LOG_PID,
+        _COMPILE_ID,
+        Column("attempt", I32, "Number of the attempt that came last, from 0: how often compiling began anew."),
+        Column("is_backward", pl.Boolean, "Whether only the backward was compiled, when it was first needed."),
+        Column("function", NAME, "The function that was compiled; for a backward, that of its forward."),
+        Column("file", NAME, "Source file of the function, as the compiler wrote it."),
+        Column("line", I64, "Line in this file where the function begins."),
+        Column("end_ns", I64, "When it ended; null: not known on the clock of the trace.", "ns"),
+        Column(
+            "duration_ns",
+            I64,
+            "How long it took as a whole, in nanoseconds: `duration_us` of the log, in older logs the time of Dynamo "
+            "or of the backward, else from begin to end.",
+        ),
+        Column("dynamo_ns", I64, "Time of Dynamo, in nanoseconds. `aot_autograd_ns` is a part of it."),
+        Column(
+            "aot_autograd_ns",
+            I64,
+            "Time of the backend that Dynamo called, as a rule AOTAutograd, in nanoseconds. `inductor_ns` is a part of "
+            "it. Null for a backward.",
+        ),
+        Column("inductor_ns", I64, "Time of Inductor, in nanoseconds. `code_gen_ns` is a part of it."),
+        Column(
+            "code_gen_ns",
+            I64,
+            "Time to write the code and to load it, in nanoseconds. `triton_ns` is a part of it.",
+        ),
+        Column("triton_ns", I64, "Time to wait for kernels that Triton or a C++ compiler compiled, in nanoseconds."),
+        Column(
+            "recompile_reason",
+            pl.String,
+            f"Why code that was there could not be used: the guard that failed. {_CUT}",
+        ),
+        Column("fail_type", NAME, "Kind of the error that ended it; null: there was none."),
+        Column("fail_reason", pl.String, f"Text of this error. {_CUT}"),
+        Column("restart_reasons", pl.String, f"Why it began anew, one reason after the other. {_CUT}"),
+        Column(
+            "cache",
+            CACHE,
+            "What Inductor's cache of graphs said: hit, miss or bypass; of several graphs, miss if any missed, else "
+            "bypass if any was bypassed; null: not known.",
+        ),
+    ),
+)
+
+GRAPH_BREAKS = TableSchema(
+    "graph_breaks",
+    "Where torch.compile had to break a graph, and why. Each compilation of the function says it again.",
+    (
+        Column("id", I64, "Number of the row in this trace, from 0."),
+        Column("rank", I32, RANK),
+        _LOG_PID,
+        _COMPILE_ID,
+        _ATTEMPT,
+        Column("reason", NAME, f"Why, in a line. {_CUT}"),
+        Column("detail", pl.String, f"What the compiler explained, and its hints. {_CUT}"),
+        Column("file", NAME, "Source file of the program, as the compiler wrote it."),
+        Column("line", I64, "Line in this file."),
+        Column("function", NAME, "Function in this file."),
+        Column(
+            "stack",
+            NAME,
+            "Python functions around this line, one per line of text, the outermost first. Only the last "
+            f"{MOST_STACK:,} characters are kept.",
+        ),
     ),
 )
 
@@ -78,6 +165,11 @@ CODES: dict[str, Code] = {
     "compiled_elsewhere": Code(
         "warning",
         "kernels in the compiler's logs are of ranks that are not in the trace",
+        "Load the traces of these ranks as well, or name the log of this rank alone: --compiled FILE.",
+    ),
+    "compilations_elsewhere": Code(
+        "warning",
+        "compilations in the compiler's logs are of ranks that are not in the trace",
         "Load the traces of these ranks as well, or name the log of this rank alone: --compiled FILE.",
     ),
 }

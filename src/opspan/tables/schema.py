@@ -23,7 +23,7 @@ from opspan.tables.column import U32 as U32
 from opspan.tables.column import U64, TableSchema
 from opspan.tables.column import Column as Column
 from opspan.tables.column import Dtype as Dtype
-from opspan.tables.compiled import PROVENANCE
+from opspan.tables.compiled import COMPILATIONS, GRAPH_BREAKS, PROVENANCE
 
 KIND = pl.Enum(KIND_NAMES)
 WORK_KIND = pl.Enum(["kernel", "memcpy", "memset", "sync", "graph", "other"])
@@ -309,6 +309,8 @@ TABLES: dict[str, TableSchema] = {
         COUNTERS,
         METRICS,
         PROVENANCE,
+        COMPILATIONS,
+        GRAPH_BREAKS,
         ISSUES,
     )
 }

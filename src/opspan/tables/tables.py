@@ -60,6 +60,8 @@ class Tables:
     metrics: pl.DataFrame = field(default_factory=partial(schema.empty, "metrics"))
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
     provenance: pl.DataFrame = field(default_factory=partial(schema.empty, "provenance"))
+    compilations: pl.DataFrame = field(default_factory=partial(schema.empty, "compilations"))
+    graph_breaks: pl.DataFrame = field(default_factory=partial(schema.empty, "graph_breaks"))
 
     def __post_init__(self) -> None:
         if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # the ranks are not numbered yet

@@ -182,6 +182,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "steps, and after the last step; `null`: no steps",
         "pattern_turns pattern_ns": "for a process without steps: how often its kernels come again in the same order, "
         "and the median time of such a turn; `null`: there is no pattern ([rules](analysis.md#patterns))",
+        "compilations compiled_again graph_breaks": "what a log of the compiler says ([--compiled](compiled.md)): "
+        "number of compilations, how many of them were of a function that had been compiled before, and number of "
+        "graph breaks; `null`: there is no log",
+        "compile_ns": "time of all compilations of the process in which they took longest; it may lie outside of the "
+        "recording",
         "findings at_stake_ns": "number of findings that cost time, and the time at stake of the costliest finding",
     },
     "findings": {

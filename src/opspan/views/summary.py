@@ -25,7 +25,7 @@ from opspan.printable import plural
 from opspan.questions import Options, Question
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
-from opspan.views import contents, step_phases, step_words
+from opspan.views import compiled_words, contents, step_phases, step_words
 from opspan.views.answer import Answer
 from opspan.views.fields import short_name, time_text
 from opspan.views.findings import files_text
@@ -77,6 +77,7 @@ class _Facts:
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
     costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
     steps: list[str]  # the lines about steps
+    compiled: str  # what torch.compile compiled; "" if no log says anything
     issues: int
     next: str
     see: str  # command that writes a report; "" if the report would be empty
@@ -114,6 +115,7 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
         {title: list(_most(parts[title].rows).head(_MOST).iter_rows()) for title in _TOP},
         list(costs.select("id", "share", "share_of", "condition").iter_rows()),
         _steps(parts, row),
+        compiled_words.text(parts),
         int(sums["issues"][0]),
         _next(parts, row, files),
         f"opspan report {files_text(files)}" if sums["held"][0] else "",
@@ -164,6 +166,7 @@ def _parts(analysis: Analysis) -> Parts:
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
         "idle": idle["rows"],
         **step_words.parts(analysis),
+        **compiled_words.parts(trace),
         **step_phases.parts(analysis.iterations_until_done),
         **{title: Part(_sums(analysis, by), (by,)) for title, by in _TOP.items()},
     }
@@ -201,6 +204,7 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
         "step_mean_ns": steps.mean_ns,
         "outliers": sums["outliers"],
         **step_words.columns(parts),
+        **compiled_words.columns(parts),
         "findings": costs.height,
         "at_stake_ns": costs["at_stake_ns"].max(),
     }
@@ -247,6 +251,7 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
         )
     lines.append(f"Known        {' · '.join(_known(row))}")
     lines += facts.steps
+    lines += [f"Compiled     {facts.compiled}"] if facts.compiled else []
     lines += [_names(title, times, room) for title, times in facts.times.items() if times]
     lines += _findings(facts.costs, room)
     if row["pyroscope_run"]:

@@ -60,7 +60,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sums = sums.with_columns(_col("cause").replace("launch", "host"))
     sums = sums.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
     cause = str(sums["cause"][0])
-    if any(rule.evidence(run) for rule in _REPORTERS.get(cause, ())):
+    # What only a log of the compiler shows has no time, and so explains none.
+    if any(one.at_stake_ns is not None for rule in _REPORTERS.get(cause, ()) for one in rule.evidence(run)):
         return
     causes = ["host", "launch"] if cause == "host" else [cause]
     rows = (outside if cause in ("start", "end") else inside).filter(_col("cause").is_in(causes))

@@ -1,6 +1,7 @@
-"""Reads what torch.compile wrote about its kernels, and adds it to a trace as the table `provenance`.
+"""Reads what torch.compile wrote, and adds it to a trace: about its kernels as the table `provenance`, about compiling
+as the tables `compilations` and `graph_breaks`.
 
-    add_to(trace, path) -> the trace with the table. The path is a folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG=1, a
+    add_to(trace, path) -> the trace with the tables. The path is a folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG=1, a
         log in it, or a JSON of artifacts.
     with_marks_read(trace, marks) -> the trace without these marks, and with the table if they are a log.
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from opspan.readers.compile_logs.compiling_rows import CompilingRows
 from opspan.readers.compile_logs.folder import read_folder
 from opspan.readers.compile_logs.log import CompiledProcess, ProcessLog
 from opspan.readers.compile_logs.marks import entries_of, pieces_of
@@ -32,20 +34,21 @@ def add_to(trace: Tables, path: Path) -> Tables:
     processes, issues = read_folder(path)
     more = Issues(str(path))
     pids = _pids(trace)
-    ranks = [_ranks_of(process, trace, pids) for process in processes]
+    placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
     # What the user names replaces what the trace itself says of these ranks.
-    pairs = zip(processes, ranks, strict=True)
-    named = pl.Series([rank for process, own in pairs if process.graphs for rank in own], dtype=pl.Int32)
-    trace = trace.replace(provenance=trace.provenance.filter(~_col("rank").is_in(named.implode())))
-    elsewhere, height = 0, trace.provenance.height
-    for process, own in zip(processes, ranks, strict=True):
-        if not own:
-            elsewhere += len({row["kernel"] for graph in process.graphs for row in graph.rows()})
-        trace = _with_process(trace, process, own, more)
-    more.add("compiled_elsewhere", elsewhere)
-    if not elsewhere and trace.provenance.height == height:
+    named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)
+    is_other = ~_col("rank").is_in(named.implode())
+    own = (trace.provenance, trace.compilations, trace.graph_breaks)
+    provenance, compilations, graph_breaks = (frame.filter(is_other) for frame in own)
+    trace = trace.replace(provenance=provenance, compilations=compilations, graph_breaks=graph_breaks)
+    elsewhere = [process for process, ranks in placed if not ranks]
+    kernels = sum(len({row["kernel"] for graph in process.graphs for row in graph.rows()}) for process in elsewhere)
+    more.add("compiled_elsewhere", kernels)
+    more.add("compilations_elsewhere", sum(len(process.compilations) for process in elsewhere))
+    with_processes = _with_processes(trace, placed, more)
+    if not kernels and with_processes.provenance.height == provenance.height:
         more.add("no_provenance")
-    return _with_issues(trace, [*issues, more])
+    return _with_issues(with_processes, [*issues, more])
 
 
 def with_marks_read(trace: Tables, marks: pl.DataFrame) -> Tables:
@@ -55,26 +58,29 @@ def with_marks_read(trace: Tables, marks: pl.DataFrame) -> Tables:
         return trace
     issues = Issues(trace.metadata.paths[0] if trace.metadata.paths else "")
     trace = trace.replace(ranges=trace.ranges.filter(~_col("id").is_in(pieces["id"].implode())))
+    placed: list[tuple[CompiledProcess, Sequence[int]]] = []
     for (rank,), of_rank in pieces.group_by("rank", maintain_order=True):
         logs: dict[int, ProcessLog] = {}
         for entry in entries_of(of_rank, issues):
             log = logs.setdefault(entry.pid, ProcessLog(CompiledProcess(entry.pid, None), issues))
             log.add(entry)
-        for log in logs.values():
-            trace = _with_process(trace, log.process, (rank,), issues)
-    return _with_issues(trace, [issues])
+        placed += [(log.process, (int(rank),)) for log in logs.values()]
+    return _with_issues(_with_processes(trace, placed, issues), [issues])
 
 
-def _with_process(trace: Tables, process: CompiledProcess, ranks: Iterable[int], issues: Issues) -> Tables:
-    """Returns the trace with what the process compiled, which is about these ranks."""
-    issues.add("cached_lines", sum(graph.has_foreign_lines for graph in process.graphs))
-    frames, rows = [trace.provenance], _frame(process)
-    next_id = id_count(trace.provenance)
-    for rank in ranks:
-        moved = rows.with_columns(_col("id", "graph") + next_id, rank=pl.lit(rank, dtype=pl.Int32))
-        frames.append(moved.select(list(PROVENANCE.schema)))
-        next_id += rows.height
-    return trace.replace(provenance=pl.concat(frames))
+def _with_processes(trace: Tables, placed: Iterable[tuple[CompiledProcess, Sequence[int]]], issues: Issues) -> Tables:
+    """Returns the trace with what the processes compiled. Each of them is about the ranks beside it."""
+    compiling = CompilingRows(trace)
+    frames, next_id = [trace.provenance], id_count(trace.provenance)
+    for process, ranks in placed:
+        compiling.add(process, ranks)
+        issues.add("cached_lines", sum(graph.has_foreign_lines for graph in process.graphs))
+        rows = _frame(process)
+        for rank in ranks if rows.height else ():
+            moved = rows.with_columns(_col("id", "graph") + next_id, rank=pl.lit(rank, dtype=pl.Int32))
+            frames.append(moved.select(list(PROVENANCE.schema)))
+            next_id += rows.height
+    return trace.replace(provenance=pl.concat(frames), **compiling.frames())
 
 
 def _with_issues(trace: Tables, issues: Iterable[Issues]) -> Tables:

@@ -32,6 +32,7 @@ class Entry(NamedTuple):
     pid: int
     values: dict[str, Any]
     payload: str | None  # None: it has none, or is not wanted
+    time_ns: int | None = None  # on the clock of the trace, if that is known
 
 
 def is_log(head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Collects the graphs of a log of TORCH_TRACE.
+"""Collects the graphs of a log of TORCH_TRACE, and what it says about compiling (compilations.py).
 
 Entries about one compilation have the same `frame_id`, `frame_compile_id` and `attempt`. Those about one of its graphs
 come in this order, and any of them may be missing:
@@ -11,7 +11,8 @@ come in this order, and any of them may be missing:
     inductor_provenance_tracking_kernel_stack_traces
     fx_graph_cache_miss         or hit, or bypass; older versions write it before the mappings
 
-So a new graph begins with an entry that would have to come before the last one.
+So a new graph begins with an entry that would have to come before the last one. When a compilation is done, an entry
+`compilation_metrics` comes, without a payload.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opspan.readers.compile_logs.compilations import BREAK, CompilationLog, Row, metrics_of
 from opspan.readers.compile_logs.graph import CompiledGraph
 from opspan.readers.compile_logs.graph_text import Node, nodes_of
 from opspan.readers.compile_logs.lines import Entry, entries
@@ -40,7 +42,7 @@ _ORDER = (
 _ALIASES = {"after_post_grad_graph": "inductor_post_grad_graph"}
 _BEFORE_AUTOGRAD = ("dynamo_output_graph", "before_pre_grad_graph", "after_pre_grad_graph")
 _CACHE = ("fx_graph_cache_miss", "fx_graph_cache_hit", "fx_graph_cache_bypass")
-_WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE))
+_WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE, BREAK))
 # Kinds of artifacts that say nothing about kernels: the begin of their names.
 _OTHERS: tuple[str, ...] = (
     "aot_",
@@ -67,11 +69,14 @@ _FILE_RANK = re.compile(r"rank_(\d{1,6})_")
 
 @dataclass
 class CompiledProcess:
-    """The graphs that a process compiled. `rank` is None if the log does not state it."""
+    """The graphs that a process compiled, and the rows about compiling by the digests of their entries. `rank` is None
+    if the log does not state it."""
 
     pid: int | None
     rank: int | None
     graphs: list[CompiledGraph] = field(default_factory=list)
+    compilations: dict[bytes, Row] = field(default_factory=dict)
+    graph_breaks: dict[bytes, Row] = field(default_factory=dict)
 
 
 @dataclass
@@ -79,6 +84,7 @@ class _Compilation:
     graph: CompiledGraph | None = None
     before: dict[str, Node] = field(default_factory=dict)
     reached: int = -1  # index in _ORDER of the last entry
+    caches: list[str] = field(default_factory=list)  # hit, miss or bypass of each graph since the last metrics
 
 
 def read_log(path: Path, head: bytes, issues: Issues) -> Iterator[CompiledProcess]:
@@ -98,21 +104,30 @@ class ProcessLog:
         self.process = process
         self._issues = issues
         self._open: dict[Hashable, _Compilation] = {}
+        self._log = CompilationLog(process.pid, process.compilations, process.graph_breaks, issues)
 
     def add(self, entry: Entry) -> None:
         values = entry.values
         if is_number(values.get("rank")):
             self.process.rank = values["rank"]
         name = _name_of(values)
+        key = tuple(
+            number if is_number(number := values.get(part)) else None
+            for part in ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
+        )
+        if metrics_of(values) is not None:
+            caches = self._open[key].caches if key in self._open else []
+            self._log.add_metrics(values, _compile_id(key), caches, entry.time_ns)
+            caches.clear()
+            return
         if name not in _WANTED:
             self._issues.add("other_artifacts", 1 if "artifact" in values and not name.startswith(_OTHERS) else 0, name)
             return
         if entry.payload is None:
             return
-        key = tuple(
-            number if is_number(number := values.get(part)) else None
-            for part in ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
-        )
+        if name == BREAK:
+            self._log.add_break(values, _compile_id(key), entry.payload)
+            return
         compilation = self._open.pop(key, None) or _Compilation()
         self._open[key] = compilation  # the last one is the one that was added to last
         if len(self._open) > _MOST_OPEN:
@@ -127,6 +142,8 @@ class ProcessLog:
             compilation.before |= nodes_of(payload)
             return
         if name in _CACHE:
+            if len(compilation.caches) < _MOST_OPEN:
+                compilation.caches.append(name.rpartition("_")[2])
             if (graph := compilation.graph) is not None and graph.cache_key is None:
                 graph.is_from_cache = name == "fx_graph_cache_hit"
                 if found := _KEY.search(payload):

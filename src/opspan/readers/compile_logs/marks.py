@@ -3,12 +3,14 @@
     torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     piece 1 of 3 of entry 7: base64 of zlib of JSON
         {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
-An entry may be there several times, because each session of a process gets all entries that came before it.
+An entry may be there several times, because each session of a process gets all entries that came before it. Such a mark
+says `earlier` before the data, and its time is not that of the entry.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -20,34 +22,39 @@ from opspan.formats.budget import Limit, Meter
 from opspan.readers.compile_logs.lines import Entry
 from opspan.tables import Issues
 
-_PIECE = r"^torch\.compile log (\d{1,9}) (\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/=]{1,4096})$"
+_PIECE = r"^torch\.compile log (\d{1,9}) (\d{1,6})/(\d{1,6}) (earlier )?([A-Za-z0-9+/=]{1,4096})$"
 _UNPACKED = Limit("bytes of torch.compile's log are in the marks, unpacked", always=1 << 30)
 _MOST_OF_AN_ENTRY = 256 << 20  # bytes, unpacked
 _col = pl.col
 
 
 def pieces_of(marks: pl.DataFrame) -> pl.DataFrame:
-    """Returns the marks that are pieces of a log, with the columns id, rank, pid, time_ns, entry, piece, pieces and
-    packed. Each piece is there once."""
+    """Returns the marks that are pieces of a log, with the columns id, rank, pid, time_ns, entry, piece, pieces
+    and packed. `time_ns` is null if the entry is from before."""
     text = _col("name").cast(pl.String)
     groups = text.str.extract_groups(_PIECE)
     rows = marks.select("id", "rank", "pid", time_ns="start_ns", groups=groups).unnest("groups")
-    rows = rows.rename({"1": "entry", "2": "piece", "3": "pieces", "4": "packed"}).drop_nulls("packed")
+    rows = rows.rename({"1": "entry", "2": "piece", "3": "pieces", "5": "packed"}).drop_nulls("packed")
+    rows = rows.with_columns(time_ns=pl.when(_col("4").is_null()).then("time_ns")).drop("4")
     return rows.with_columns(_col("entry", "piece", "pieces").cast(pl.Int64))
 
 
 def entries_of(pieces: pl.DataFrame, issues: Issues) -> Iterator[Entry]:
     """Yields the entries of one process, in the order in which torch wrote them."""
     meter = Meter(_UNPACKED, 0, issues)
-    rows = pieces.unique(["entry", "piece"], keep="first", maintain_order=True).sort("entry", "piece")
+    rows = pieces.sort("entry", "piece", "time_ns", nulls_last=True)
+    rows = rows.unique(["pid", "entry", "piece"], keep="first", maintain_order=True)
     for (pid,), of_process in rows.group_by("pid", maintain_order=True):
         for _, one in of_process.group_by("entry", maintain_order=True):
             values = _unpacked(one, meter)
             if values is None:
                 issues.add("damaged_log", detail="a mark is missing or damaged")
                 continue
-            payload = values.get("payload")
-            yield Entry(int(pid or 0), values["values"], payload if isinstance(payload, str) else None)
+            payload, own = values.get("payload"), values["values"]
+            if isinstance(payload, str):
+                # As in a log of TORCH_TRACE, where it tells entries about the same compilation apart.
+                own["has_payload"] = hashlib.md5(payload.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+            yield Entry(int(pid or 0), own, payload if isinstance(payload, str) else None, one["time_ns"][0])
 
 
 def _unpacked(pieces: pl.DataFrame, meter: Meter) -> dict[str, Any] | None:

@@ -1,0 +1,52 @@
+"""Says in a line what torch.compile compiled, from the figures of analysis/compilations.py.
+
+6 compilations (2 again, 1 of a backward), 41.3s, 3 graph breaks at 1 line
+"""
+
+from __future__ import annotations
+
+from opspan.analysis.compilations import figures
+from opspan.analysis.parts import Part, Parts
+from opspan.printable import plural
+from opspan.tables import Tables
+from opspan.views.fields import time_text
+
+_PART = "compiled"
+
+
+def parts(trace: Tables) -> Parts:
+    """Returns the figures of each process. All columns are its key, because a log whose process is in no trace is
+    about all ranks."""
+    rows = figures(trace)
+    return {_PART: Part(rows, tuple(rows.columns))}
+
+
+def columns(parts: Parts) -> dict[str, int | None]:
+    """Returns columns for JSON; all are null if no log says anything."""
+    rows = parts[_PART].rows
+    is_known = rows.height > 0
+    return {
+        "compilations": int(rows["compilations"].sum()) if is_known else None,
+        "compiled_again": int(rows["again"].sum()) if is_known else None,
+        "compile_ns": int(rows["ns"].max() or 0) if is_known else None,  # type: ignore[arg-type]  # a number
+        "graph_breaks": int(rows["breaks"].sum()) if is_known else None,
+    }
+
+
+def text(parts: Parts) -> str:
+    """Returns the sentence; "" if no log says anything."""
+    rows = parts[_PART].rows
+    if not rows.height:
+        return ""
+    sums = {name: int(rows[name].sum()) for name in ("compilations", "again", "backward", "breaks", "lines")}
+    is_one = rows.height == 1
+    kinds = [f"{sums['again']:,} again" if sums["again"] else ""]
+    kinds += [f"{sums['backward']:,} of a backward" if sums["backward"] else ""]
+    what = plural(sums["compilations"], "compilation") + ("" if is_one else f" in {rows.height:,} processes")
+    what += f" ({', '.join(filter(None, kinds))})" if any(kinds) else ""
+    longest = time_text(columns(parts)["compile_ns"] or 0)
+    broken = plural(sums["breaks"], "graph break")
+    broken += f" at {plural(sums['lines'], 'line')}" if is_one and sums["breaks"] else ""
+    return (
+        f"{what}, {longest if is_one else f'up to {longest} in one'}, {broken if sums['breaks'] else 'no graph break'}"
+    )
