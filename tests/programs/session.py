@@ -27,6 +27,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--record", metavar="DIR", help="record into this folder")
     parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--modules", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--in-turn", nargs="+", default=[], metavar="TOOL:LABELS", help="one session after another")
     return parser.parse_args()
 
@@ -45,9 +46,9 @@ def in_turn(options: argparse.Namespace) -> list[argparse.Namespace]:
 def sessions(options: argparse.Namespace):
     with contextlib.ExitStack() as stack:
         if options.record:
-            stack.enter_context(opspan.record(record_shapes=options.shapes, path=options.record))
+            stack.enter_context(opspan.record(options.record, options.shapes, compiled=options.compiled))
         if options.nvtx:
-            stack.enter_context(opspan.emit_nvtx(record_shapes=options.shapes, labels=options.nvtx))
+            stack.enter_context(opspan.emit_nvtx(True, options.shapes, compiled=options.compiled, labels=options.nvtx))
         if options.itt:
-            stack.enter_context(opspan.emit_itt(record_shapes=options.shapes, labels=options.itt))
+            stack.enter_context(opspan.emit_itt(True, options.shapes, compiled=options.compiled, labels=options.itt))
         yield

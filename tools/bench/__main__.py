@@ -40,6 +40,7 @@ BEGIN, END = "<!-- python tools/bench --keep writes from here -->\n", "<!-- to h
 HEAD = "| of | figure | measured | goal | | of commit |\n| --- | --- | --- | --- | --- | --- |\n"
 PARTS = {
     "emit": ("emit.py", "--quick"),
+    "compiled": ("compiled.py", "--quick"),
     "profiler": ("profiler.py", "--quick"),
     "rolling": ("rolling.py", "--cost"),
     "read": ("read.py", "--quick"),
