@@ -21,14 +21,9 @@ _FACTS = {"class_name": "", "seq": "seq ", "forward_tid": "forward on thread ", 
 
 def train(folder: Path) -> Trace:
     """Records two steps of a multilayer perceptron into `folder`."""
-    try:
-        import torch
-    except ImportError as error:
-        raise TorchUnsupported(
-            f"the demo trains a model, and torch cannot be imported ({error}): pip install torch"
-        ) from error
+    torch = _torch()
 
-    class MLP(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+    class MLP(torch.nn.Module):  # type: ignore[misc, name-defined]  # mypy does not follow torch
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
@@ -48,6 +43,51 @@ def train(folder: Path) -> Trace:
                 optimizer.step()
                 optimizer.zero_grad()
     return recording.trace
+
+
+def train_compiled(folder: Path) -> Trace:
+    """Records three steps of a model that torch.compile compiles, without the time that compiling takes."""
+    torch = _torch()
+
+    class Compiled(torch.nn.Module):  # type: ignore[misc, name-defined]  # mypy does not follow torch
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.last = (
+                torch.nn.Linear(64, 256),
+                torch.nn.LayerNorm(256),
+                torch.nn.Linear(256, 8),
+            )
+
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(self.first(x))
+            y = self.norm(y) * 2
+            return self.last(y)
+
+    torch.manual_seed(0)
+    model, inputs = torch.compile(Compiled()), torch.randn(512, 64)
+    with record(folder, compiled=True) as recording:
+        recording.turn(False)
+        try:
+            model(inputs).sum().backward()
+        except Exception as error:
+            raise TorchUnsupported(
+                f"torch.compile cannot compile the demo's model ({str(error).strip().partition(chr(10))[0]}): it needs "
+                "a C++ compiler (apt install g++)"
+            ) from error
+        recording.turn(True)
+        for _ in range(3):
+            model(inputs).sum().backward()
+    return recording.trace
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise TorchUnsupported(
+            f"the demo trains a model, and torch cannot be imported ({error}): pip install torch"
+        ) from error
+    return torch
 
 
 def write_tree(trace: Trace, text: Path) -> Path:

@@ -12,6 +12,7 @@ import click
 from opspan.cli.options import capture_folder
 from opspan.cli.page import open_option, open_page
 from opspan.cli.printing import show
+from opspan.errors import UsageError
 from opspan.printable import path_text, plural, shell_path
 
 if TYPE_CHECKING:
@@ -27,8 +28,14 @@ if TYPE_CHECKING:
     help="Train nothing, and show traces of a training job with two GPUs instead, which a simulator made. Needs "
     "neither torch nor a GPU. The default of DIR is opspan-sample-N.",
 )
+@click.option(
+    "--compiled",
+    is_flag=True,
+    help="Compile the model with torch.compile, and show the source lines that its kernels were made from. Takes a "
+    "minute, and needs a C++ compiler.",
+)
 @open_option
-def command(wanted: Path | None, is_sample: bool, is_opened: bool) -> None:
+def command(wanted: Path | None, is_sample: bool, compiled: bool, is_opened: bool) -> None:
     """Train a small model, record it, and show the result.
 
     Prints a table of the model's ops, with backward beside forward, commands to try next, and what `opspan summary`
@@ -39,8 +46,12 @@ def command(wanted: Path | None, is_sample: bool, is_opened: bool) -> None:
     Example:
       opspan demo -o demo
       opspan demo --gpu-sample --open
+      opspan demo --compiled
     """
-    trace, folder = _show_sample(wanted) if is_sample else _show_training(wanted)
+    if is_sample and compiled:
+        raise UsageError("--gpu-sample trains nothing, so there is nothing to compile: leave out one of the two")
+    show_one = _show_sample if is_sample else _show_compiled if compiled else _show_training
+    trace, folder = show_one(wanted)
     _show_summary(trace, folder)
     _write_page(trace, folder / "report.html", is_opened)
 
@@ -63,6 +74,24 @@ def _show_training(wanted: Path | None) -> tuple[Trace, Path]:
     show(f"{overview(trace.analysed, terminal())}\n{_next(following)}")
     held = f"{plural(trace.ranges.height, 'range')}, {plural(trace.issues.height, 'issue')}"
     show(f"Wrote {path_text(folder)} ({held}) and {path_text(text)}\n")
+    return trace, folder
+
+
+def _show_compiled(wanted: Path | None) -> tuple[Trace, Path]:
+    from opspan.app import capturing, demo
+    from opspan.text_columns import terminal
+    from opspan.views.answer import as_text
+
+    with capturing.capture_folder(wanted) as folder:
+        trace = demo.train_compiled(folder)
+    name = _name(folder)
+    following = {
+        f"opspan table {name} --by source-op": "by the ops that the model called",
+        f"opspan summary {name}": "what was compiled, and for how long",
+        "opspan run --emit nvtx --compiled -o capture -- python train.py": "your own program, not edited",
+    }
+    show(f"{as_text(trace.table('line'), 10, terminal())}\n{_next(following)}")
+    show(f"Wrote {path_text(folder)} ({plural(trace.ranges.height, 'range')})\n")
     return trace, folder
 
 
