@@ -137,8 +137,19 @@ def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, 
 def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFrame:
     """Divides the time of each row among its keys. Rows with the same keys are added up first."""
     groups = rows.group_by("keys").agg(_col(time).sum(), pl.len().cast(pl.Int64).alias(counted))
-    parts, place = _col("keys").list.len().cast(pl.Int64), pl.int_range(pl.len()).over("group")
-    groups = groups.with_row_index("group").with_columns(parts=parts).explode("keys")
-    left_over = place < _col(time) % _col("parts")
-    share = _col(time) // _col("parts") + left_over.cast(pl.Int64)
-    return groups.select(_col("keys").alias(key), share.alias(time), counted)
+    return divided(groups, (time,)).select(_col("key").alias(key), time, counted)
+
+
+def divided(rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
+    """Returns a row for each of `keys`, lists of text, as `key`, with an equal part of the row's times. Nanoseconds
+    that are left over go to the first keys, over all rows with the same list: so the parts of a key add up to its part
+    of the sum of these rows."""
+    until = [_col(time).fill_null(0).cum_sum().over("keys").alias(f"until {time}") for time in times]
+    rows = rows.with_columns(*until, parts=_col("keys").list.len().cast(pl.Int64))
+    rows = rows.with_columns(place=pl.int_ranges(_col("parts"))).explode("keys", "place")
+    shares = []
+    for time in times:
+        after = _col(f"until {time}") + _col("parts") - 1 - _col("place")
+        shares.append((after // _col("parts") - (after - _col(time).fill_null(0)) // _col("parts")).alias(time))
+    rows = rows.with_columns(shares).rename({"keys": "key"})
+    return rows.drop("parts", "place", *(f"until {time}" for time in times))

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.analysis.line_stacks import FUNCTION
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import depths, levels
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
-from opspan.views.stacks import NO_FUNCTIONS, stack_rows, tree
+from opspan.views.stacks import NO_FUNCTIONS, has_functions, stack_rows, tree
 
-FUNCTION = "function"  # the kind of Python functions; the other kinds are those of ranges, kernels and copies
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
 _SUMS = [
     pl.col("kind").first(),
@@ -54,7 +54,7 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
         shown = _only(shown, only)
     by_level = list(levels(shown, _SUMS))
     stacks = pl.concat(by_level) if by_level else _empty(shown)
-    no_functions = only is None and not trace.functions.height and trace.ranges.height and stacks["host_ns"].sum()
+    no_functions = only is None and not has_functions(trace) and trace.ranges.height and stacks["host_ns"].sum()
     return StackTree(stacks, in_tree.roots, [*in_tree.left_out, *([NO_FUNCTIONS] if no_functions else [])])
 
 

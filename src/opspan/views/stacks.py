@@ -4,7 +4,8 @@
 
 A stack consists of Python functions, if the tool traced them, and of nested ranges on a thread, the outermost first.
 The number is the time of the last frame without the frames inside it. It is a sum over all rows with the same stack.
-Async ranges are not in the tree and are left out.
+Async ranges are not in the tree and are left out. A range that is a kernel of compiled code is below the lines that it
+was made from, with a part of its time for each (line_stacks.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.analysis import Analysis
+from opspan.analysis.line_stacks import below_lines
 from opspan.analysis.stacks import DEEPEST, collapse, safe, with_functions
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
@@ -30,7 +32,8 @@ NO_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 def write(analysis: Analysis, path: Path) -> list[str]:
     trace = analysis.attributed
-    rows = tree(trace).with_columns(weight=_col("self_ns").fill_null(0))
+    rows = tree(trace).with_columns(weight=_col("self_ns").fill_null(0)).select(_USED)
+    rows = below_lines(trace, rows, ("weight",))
     notes = write_stacks(trace, rows, path)
     return notes if rows["weight"].sum() else [no_time(trace)]
 
@@ -46,6 +49,11 @@ def no_time(trace: Tables) -> str:
 def tree(trace: Tables) -> pl.DataFrame:
     """Returns the functions and the ranges as rows of one tree, the functions first."""
     return with_functions(trace) if trace.functions.height else trace.ranges
+
+
+def has_functions(trace: Tables) -> bool:
+    """Returns whether stacks may have functions: traced ones, or those around the lines of compiled kernels."""
+    return trace.functions.height > 0 or not trace.provenance.is_empty()
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,6 @@ def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
         for lines in collapse(in_tree.rows, roots):
             for start in range(0, lines.len(), _BATCH):
                 file.write("\n".join(lines.slice(start, _BATCH).to_list()) + "\n")
-    if not trace.functions.height and trace.ranges.height and in_tree.rows["weight"].sum():
+    if not has_functions(trace) and trace.ranges.height and in_tree.rows["weight"].sum():
         return [*in_tree.left_out, NO_FUNCTIONS]
     return in_tree.left_out
