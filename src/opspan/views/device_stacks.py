@@ -14,7 +14,6 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.averages import DURATION, on_device
-from opspan.analysis.line_stacks import below_lines
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
@@ -22,7 +21,6 @@ from opspan.views.stacks import tree, write_stacks
 
 _col = pl.col
 _NO_RANGE = "(in no range)"
-_TIMES = ("weight", "host_ns")
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth")
 
 
@@ -41,7 +39,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds each kernel and copy to the tree `rows`, as a child of its range. Kernels and copies without a range are
-    children of a row called (in no range), one for each process. Kernels of compiled code are below their lines."""
+    children of a row called (in no range), one for each process. `work` is the row of each of them in the trace."""
     before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
     work = on_device(trace.work.with_row_index("work")).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(ROW_NUMBER) + before
@@ -68,5 +66,4 @@ def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     leaves = work.select(
         "rank", "pid", "tid", "name", "parent", "weight", "work", _col("kind").cast(pl.Categorical), depth=depth
     )
-    both = pl.concat([rows, lone.drop("place"), leaves], how="diagonal_relaxed")
-    return below_lines(trace, both, [name for name in _TIMES if name in both.columns]).drop("work")
+    return pl.concat([rows, lone.drop("place"), leaves], how="diagonal_relaxed")

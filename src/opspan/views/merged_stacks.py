@@ -26,7 +26,7 @@ from opspan.views.stacks import NO_FUNCTIONS, has_functions, stack_rows, tree
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
 _SUMS = [
     pl.col("kind").first(),
-    pl.col("kind").count().cast(pl.Int64).alias("count"),  # the row (in no range) is not counted: its kind is null
+    pl.col("count").sum(),
     pl.col("host_ns").sum(),
     pl.col("device_ns").sum(),
 ]
@@ -48,8 +48,9 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
     kind = pl.when(is_function).then(pl.lit(FUNCTION)).otherwise(kind).cast(pl.Categorical)
     rows = rows.select(*_PLACE, kind=kind, host_ns=_col("self_ns").fill_null(0), weight=pl.lit(0, dtype=pl.Int64))
     rows = with_work(trace, rows).rename({"weight": "device_ns"}).with_columns(_col("host_ns").fill_null(0))
-    in_tree = stack_rows(trace, rows)
-    shown = in_tree.rows.select("row", "parent", "depth", "root", "frame", "kind", "host_ns", "device_ns")
+    # The row (in no range) is not counted: its kind is null.
+    in_tree = stack_rows(trace, rows.with_columns(count=_col("kind").is_not_null().cast(pl.Int64)))
+    shown = in_tree.rows.select("row", "parent", "depth", "root", "frame", "kind", "count", "host_ns", "device_ns")
     if only is not None:
         shown = _only(shown, only)
     by_level = list(levels(shown, _SUMS))

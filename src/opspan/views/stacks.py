@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.line_stacks import below_lines
+from opspan.analysis.line_stacks import LineStacks
 from opspan.analysis.stacks import DEEPEST, collapse, safe, with_functions
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
@@ -27,13 +27,13 @@ _col = pl.col
 _BATCH = 50_000
 _THREAD = ["rank", "pid", "tid"]
 _USED = (*_THREAD, "name", "parent", "depth", "is_mark", "is_async", "weight")
+_TIMES = ("weight", "host_ns", "device_ns")
 NO_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
     trace = analysis.attributed
-    rows = tree(trace).with_columns(weight=_col("self_ns").fill_null(0)).select(_USED)
-    rows = below_lines(trace, rows, ("weight",))
+    rows = tree(trace).with_columns(weight=_col("self_ns").fill_null(0))
     notes = write_stacks(trace, rows, path)
     return notes if rows["weight"].sum() else [no_time(trace)]
 
@@ -60,12 +60,15 @@ def has_functions(trace: Tables) -> bool:
 class StackRows:
     """The rows of a tree in the form that analysis/stacks.py needs, and the process and thread of each root."""
 
-    rows: pl.DataFrame
+    rows: pl.DataFrame  # kernels of compiled code are below their lines
     roots: pl.DataFrame  # columns: root, rank, pid, tid, process, thread
     left_out: list[str]  # sentences on what was left out
 
 
 def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
+    lines = None if trace.provenance.is_empty() else LineStacks(trace)
+    if lines is not None:
+        rows = rows.with_columns(lines.calls(rows))
     rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
     in_tree = rows.filter(~_col("is_async").fill_null(value=False))
     shown = in_tree.filter(_col("depth") < DEEPEST)
@@ -81,12 +84,15 @@ def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
         notes.append(f"{async_rows.len() - functions:,} async ranges are in no stack and were left out")
     if deep := in_tree.height - shown.height:
         notes.append(f"{deep:,} ranges are inside {DEEPEST} others or more and were left out")
-    return StackRows(with_roots.with_columns(frame=frame_name()), roots, notes)
+    in_stacks = with_roots.with_columns(frame=frame_name())
+    if lines is not None:
+        in_stacks = lines.below(in_stacks, [name for name in _TIMES if name in in_stacks.columns])
+    return StackRows(in_stacks, roots, notes)
 
 
 def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
     """Writes the stacks of a tree: `rows` with weights. Returns sentences on what is left out."""
-    in_tree = stack_rows(trace, rows.select(_USED))
+    in_tree = stack_rows(trace, rows.select(*_USED, *(["work"] if "work" in rows.columns else [])))
     roots = in_tree.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
     with path.open("w", encoding="utf-8") as file:
         for lines in collapse(in_tree.rows, roots):
