@@ -207,8 +207,8 @@ const barsOf = (one: Bars, page: Page): TemplateResult => {
   </section>`;
 };
 
-/** Divides times by the number of calls. Of lines of the program it is not known. Drops the totals of columns, because a sum of times per call has no
- * meaning. */
+/** Divides times by the number of calls, which is not known for lines of the program. Drops the totals of columns,
+ * because a sum of times per call has no meaning. */
 function timesPerCall(rows: Columns): Columns {
   const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges");
   return {
@@ -216,7 +216,9 @@ function timesPerCall(rows: Columns): Columns {
     columns: rows.columns.map(({ of: _, ...column }) => column),
     values: rows.values.map((values, at) =>
       TOTALS.test(rows.columns[at]!.name)
-        ? values.map((value, row) => (typeof value === "number" && calls?.[row] ? value / (calls[row] as number) : null))
+        ? values.map((value, row) =>
+            typeof value === "number" && calls?.[row] ? value / (calls[row] as number) : null,
+          )
         : values,
     ),
   };

@@ -19,7 +19,21 @@ from opspan.analysis.tensor_cores import tensor_cores
 from opspan.events.event_frames import event_frames
 from opspan.questions import Options
 from opspan.tables import Tables
-from opspan.views.fields import BOUND, BYTE_RATE, CALLS, FLOP_RATE, MODULE, PHASE, RANK, SIZES, STEP, Field, with_values
+from opspan.views.fields import (
+    BOUND,
+    BYTE_RATE,
+    CALLS,
+    FLOP_RATE,
+    LINE,
+    MODULE,
+    PHASE,
+    RANK,
+    SIZES,
+    SOURCE_OP,
+    STEP,
+    Field,
+    with_values,
+)
 from opspan.views.flops import tables_of
 from opspan.views.missing import FUNCTIONS, labelling_command
 from opspan.views.page.columns import MOST_ROWS, numbered, renumbered, table, text, values
@@ -53,8 +67,8 @@ _COLUMNS = (
     MODULE,
     PHASE,
     STEP,
-    Field("line", "Line", "name", "The time of a compiled kernel is divided into equal parts for its lines"),
-    Field("source_op", "Op", "name", "The time of a compiled kernel is divided into equal parts for its ops"),
+    replace(LINE, help="The time of a compiled kernel is divided into equal parts for its lines"),
+    replace(SOURCE_OP, help="The time of a compiled kernel is divided into equal parts for its ops"),
     RANK,
     CALLS,
     Field("kernels", "Kernels", "count", "Kernels, copies and fills that it has a part of"),
