@@ -113,6 +113,13 @@ def test_an_uncertain_kernel_stays_where_it_is(tmp_path: Path) -> None:
     assert stacks_of(trace, tmp_path / "out.device.stacks") == {f"{CALL};{ADD}": 7}
 
 
+def test_a_kernel_with_a_thousand_stacks_and_more_stays_where_it_is(tmp_path: Path) -> None:
+    events = [kineto.op(CALL, kineto.MAIN, 0, 100), *launch(ADD, 10, 7, 1)]
+    trace = load(tmp_path, events, {f"{ADD}:1": [log.stack(("src/a.py", line, "f")) for line in range(1, 1_002)]})
+
+    assert stacks_of(trace, tmp_path / "out.device.stacks") == {f"{CALL};{ADD}": 7}
+
+
 def test_kernels_without_a_call_around_them_stay_on_their_threads(tmp_path: Path) -> None:
     events = [kineto.op(ADD, kineto.MAIN, 0, 3), kineto.op(ADD, kineto.ENGINE, 0, 5)]
     trace = load(tmp_path, events, {f"{ADD}:1": [log.stack(BLOCK), log.stack(HEAD)]})
