@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -72,3 +73,22 @@ def test_ops_are_those_that_the_program_called(folder: Path) -> None:
     ops = set(trace.table("source-op").rows["source_op"])
     assert {"aten::addmm", "aten::relu", "aten::native_layer_norm", "aten::native_layer_norm_backward"} <= ops
     assert not any("cpp_fused" in op for op in ops)
+
+
+@pytest.mark.slow
+def test_stacks_have_the_program_s_functions_above_kernels(folder: Path) -> None:
+    trace = opspan.load(folder / "trace.json", compiled=folder / "log")
+    stacks: dict[Path, int] = {}
+    by_line: Counter[str] = Counter()
+    for compiled in (folder / "log", None):
+        out = folder / f"{compiled is None}.stacks"
+        opspan.load(folder / "trace.json", compiled=compiled).export(out)
+        lines = [line.rpartition(" ") for line in out.read_text().splitlines()]
+        stacks[out] = sum(int(weight) for _, _, weight in lines)
+        for stack, _, weight in lines:
+            if ours := re.search(r"(lines\.py)\((\d+)\): (forward);", stack):
+                by_line["{}:{} {}".format(*ours.groups())] += int(weight)
+
+    assert len(set(stacks.values())) == 1
+    table = trace.table("line").rows.filter(pl.col("line") != "(unknown)")
+    assert by_line == dict(table.select("line", "self_cpu_ns").rows())

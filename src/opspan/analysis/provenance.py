@@ -3,7 +3,8 @@
     matched(trace) -> Matches:
         of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; AMBIGUOUS if several rows fit
             and say different things; null if the compiler said nothing about it.
-        calls: a row for each call of a kernel: kernel, lines, source_ops (lists of text, sorted, each text once).
+        calls: a row for each call of a kernel: kernel, lines, source_ops, stacks (lists of text, sorted, each text
+            once). A stack is a line, and below it the functions around it, the outermost first.
         inside (UInt32): for each row of ranges, the row of the range of compiled code that it runs in.
 
 A kernel is found by its name, among the graphs of its rank. Several graphs may have a kernel of that name, and a graph
@@ -71,7 +72,7 @@ def matched(trace: Tables) -> Matches:
     item = nearest(ranges, kernels.is_not_null())
     of_ranges = of_items.gather(item)
     of_work = _of_work(trace, names, inside, kernels, of_items, item, index)
-    shown = calls.select("kernel", "lines", "source_ops")
+    shown = calls.select("kernel", "lines", "source_ops", "stacks")
     return Matches(of_work, of_ranges, shown, nearest(ranges, names["is_call"] | names["is_region"]))
 
 
@@ -95,11 +96,19 @@ def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each call of a kernel, with what is known about it."""
     place = line_text(_col("file"), _col("line"), _col("function"))
     texts = ("kernel", "compile_id", "aot_id", "cache_key", "phase", "source_ops")
-    rows = provenance.with_columns(_col(texts).cast(pl.String), place=place)
+    rows = provenance.with_columns(_col(texts).cast(pl.String), _col("stack").cast(pl.String), place=place)
     key = ("rank", "graph", "kernel", "call_number")
+    # Only the line is known of some nodes. If other nodes of the line have a stack, theirs is taken.
+    alone = pl.format("{}({}): {}", "file", "line", _col("function").cast(pl.String).fill_null("?"))
+    is_alone = _col("stack").is_null()
+    rows = rows.with_columns(
+        text=pl.concat_str("place", pl.coalesce("stack", alone), separator="\n"),
+        is_chosen=~is_alone | is_alone.all().over(*key, "place"),
+    )
     return rows.group_by(key, maintain_order=True).agg(
         _col("compile_id", "aot_id", "cache_key", "phase").first(),
         lines=_col("place").drop_nulls().unique().sort(),
+        stacks=_col("text").filter("is_chosen").drop_nulls().unique().sort(),
         source_ops=_col("source_ops").first().str.split("; "),
     )
 

@@ -2,7 +2,8 @@
 
     sums_by_line(trace, names=None) -> line, count, ranges, self_cpu_ns, self_device_ns
     sums_by_source_op(trace, names=None) -> source_op and the same columns
-    texts_of_work(trace) -> for each row of work lines and source_ops, texts with "; " between
+    texts_of_work(trace) -> for each row of work lines and source_ops, texts with SEPARATOR between
+    line_texts(trace) -> for each row of ranges, and of work, its lines as such a text
 
 `count` is the number of kernels, copies and fills that a line has a share of, and `ranges` the number of ranges. With
 `names`, only ranges of these names count, ranges inside them, and what these launched.
@@ -37,7 +38,7 @@ _OPS = ("op", "backward", "engine")
 # A frame such as model.py(12): forward, and files whose functions only carry out what a line of the program asked for.
 _FRAME = r"^([^<].*)\((\d+)\): (.*)$"
 _NOT_PROGRAM = r"(?:^|[/\\])(?:torch|triton|functorch)[/\\]|torchinductor_"
-_SEPARATOR = "; "
+SEPARATOR = "; "
 
 
 def sums_by_line(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFrame:
@@ -51,13 +52,29 @@ def sums_by_source_op(trace: Tables, names: Sequence[str] | None = None) -> pl.D
 
 def texts_of_work(trace: Tables) -> pl.DataFrame:
     """Returns lines and source_ops of each row of work, as text. They are null if they are not known."""
-    matches = matched(trace)
-    columns = []
-    for column, own in (("lines", eager_lines(trace, matches.inside)), ("source_ops", _eager_ops(trace.ranges))):
-        keys = _keys(matches, matches.of_work, trace.work["name"], own.gather(trace.work["range"]), column)
-        texts = keys["keys"].list.join(_SEPARATOR)
-        columns.append(texts.set(texts == UNKNOWN, None).cast(pl.Categorical).alias(column))
-    return pl.DataFrame(columns)
+    matches, work = matched(trace), trace.work
+    owns = (("lines", eager_lines(trace, matches.inside)), ("source_ops", _eager_ops(trace.ranges)))
+    return pl.DataFrame(
+        [_texts(matches, matches.of_work, work["name"], own.gather(work["range"]), column) for column, own in owns]
+    )
+
+
+def line_texts(trace: Tables) -> tuple[pl.Series, pl.Series]:
+    """Returns the lines of each row of ranges and of each row of work. They are null if they are not known."""
+    matches, ranges, work = matched(trace), trace.ranges, trace.work
+    own = eager_lines(trace, matches.inside)
+    of_ranges = _texts(matches, matches.of_ranges, ranges["name"], own, "lines")
+    return of_ranges, _texts(matches, matches.of_work, work["name"], own.gather(work["range"]), "lines")
+
+
+def knows_lines(trace: Tables) -> bool:
+    """Returns whether the trace has stacks, or what the compiler said."""
+    return trace.functions.height > 0 or trace.provenance.height > 0 or trace.ranges["stack"].count() > 0
+
+
+def _texts(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, column: str) -> pl.Series:
+    texts = _keys(matches, calls, names, own, column)["keys"].list.join(SEPARATOR)
+    return texts.set(texts == UNKNOWN, None).cast(pl.Categorical).alias(column)
 
 
 def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
@@ -137,8 +154,19 @@ def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, 
 def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFrame:
     """Divides the time of each row among its keys. Rows with the same keys are added up first."""
     groups = rows.group_by("keys").agg(_col(time).sum(), pl.len().cast(pl.Int64).alias(counted))
-    parts, place = _col("keys").list.len().cast(pl.Int64), pl.int_range(pl.len()).over("group")
-    groups = groups.with_row_index("group").with_columns(parts=parts).explode("keys")
-    left_over = place < _col(time) % _col("parts")
-    share = _col(time) // _col("parts") + left_over.cast(pl.Int64)
-    return groups.select(_col("keys").alias(key), share.alias(time), counted)
+    return divided(groups, (time,)).select(_col("key").alias(key), time, counted)
+
+
+def divided(rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
+    """Returns a row for each of `keys`, lists of text, as `key`, with an equal part of the row's times. Nanoseconds
+    that are left over go to the first keys, over all rows with the same list: so the parts of a key add up to its part
+    of the sum of these rows."""
+    until = [_col(time).fill_null(0).cum_sum().over("keys").alias(f"until {time}") for time in times]
+    rows = rows.with_columns(*until, parts=_col("keys").list.len().cast(pl.Int64))
+    rows = rows.with_columns(place=pl.int_ranges(_col("parts"))).explode("keys", "place")
+    shares = []
+    for time in times:
+        after = _col(f"until {time}") + _col("parts") - 1 - _col("place")
+        shares.append((after // _col("parts") - (after - _col(time).fill_null(0)) // _col("parts")).alias(time))
+    rows = rows.with_columns(shares).rename({"keys": "key"})
+    return rows.drop("parts", "place", *(f"until {time}" for time in times))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from opspan.analysis import Analysis
+from opspan.analysis.line_stacks import FUNCTION
 from opspan.analysis.nest import trace_end_ns
 from opspan.analysis.runs import pyroscope_runs
 from opspan.app.ingest import Server
 from opspan.errors import UsageError
-from opspan.views.merged_stacks import FUNCTION
 from opspan.views.missing import FUNCTIONS, labelling
 from opspan.views.pprof import profile_of
 

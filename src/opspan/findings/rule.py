@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 
 import polars as pl
 
+from opspan.analysis.source_lines import SEPARATOR
 from opspan.findings.run import Run, ranks_of, top
 
 # How sure the cause of a finding is. certain: the trace proves the cause. likely: the cause fits the figures best.
@@ -20,13 +21,14 @@ Severity = Literal["high", "medium", "low", "info"]
 SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
 _RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 _MOST_RANGES = 10
+_MOST_LINES = 3
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The evidence that a rule found. `figures` has numbers. The end of a number's name is its unit (_ns, _bytes,
-    _share); a number without a unit is a count. `words` has texts that the sentence contains. `ops`, `modules` and
-    `steps` are sorted by their time, the longest first."""
+    _share); a number without a unit is a count. `words` has texts that the sentence contains. `ops`, `modules`,
+    `lines` and `steps` are sorted by their time, the longest first."""
 
     at_stake_ns: int | None  # time at stake in one process; None if the trace does not show it
     figures: Mapping[str, int | float] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class Evidence:
     confidence: Confidence = "likely"
     ops: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()  # of the program, such as model.py:12 forward
     steps: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
@@ -109,14 +112,23 @@ def median(rows: pl.DataFrame, column: str) -> int:
 class Places(TypedDict):
     ops: tuple[str, ...]
     modules: tuple[str, ...]
+    lines: tuple[str, ...]
     steps: tuple[str, ...]
     ranks: tuple[int, ...]
     ranges: pl.DataFrame
 
 
 def place_of(rows: pl.DataFrame, column: str, once: str | None = None) -> Places:
-    """Returns where the rows are: the ops, modules and steps with the largest sums of `column` (if `rows` has ops,
-    modules and steps), the ranks, and the longest rows (see ranges_of)."""
-    names = ("op", "module", "step")
-    ops, modules, steps = (top(rows, column, name) if name in rows.columns else () for name in names)
-    return Places(ops=ops, modules=modules, steps=steps, ranks=ranks_of(rows), ranges=ranges_of(rows, once))
+    """Returns where the rows are: the ops, modules, lines and steps with the largest sums of `column` (if `rows` has
+    them), the ranks, and the longest rows (see ranges_of). A row of several lines counts for all of them."""
+    names = ("op", "module", "step", "lines")
+    ops, modules, steps, texts = (top(rows, column, name) if name in rows.columns else () for name in names)
+    lines = dict.fromkeys(line for text in texts for line in text.split(SEPARATOR))
+    return Places(
+        ops=ops,
+        modules=modules,
+        lines=tuple(lines)[:_MOST_LINES],
+        steps=steps,
+        ranks=ranks_of(rows),
+        ranges=ranges_of(rows, once),
+    )

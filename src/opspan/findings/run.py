@@ -26,6 +26,7 @@ from opspan.findings.hidden import backward_ns, knows_waits, savings_of
 from opspan.findings.lateness import add_held, lateness
 from opspan.findings.marks import compiled_times, is_compiling, is_in_fallback
 from opspan.findings.memo import Memo
+from opspan.findings.names import Lines, lines_of, with_names
 from opspan.findings.paces import paces
 from opspan.forked import shared_property
 from opspan.tables import Tables
@@ -52,6 +53,7 @@ class Run:
         """Returns the ranges except marks, with their row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
+        rows = rows if self._lines is None else rows.with_columns(self._lines[0])
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     @shared_property
@@ -231,10 +233,12 @@ class Run:
         return graph_of(self.analysis)
 
     def add_names(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds `op`, `module` and `phase` of the range whose row number is in the column `range`."""
-        ranges = self.trace.ranges
-        names = {"op": "name", "module": "module", "phase": "phase"}
-        return rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in names.items())
+        """Adds `op`, `module` and `phase` of the range whose row number is in `range`, and `lines` if there are any."""
+        return with_names(self.trace, self._lines, rows)
+
+    @shared_property
+    def _lines(self) -> Lines | None:
+        return lines_of(self.trace)
 
     # -- the host
 

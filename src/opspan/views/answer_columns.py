@@ -207,7 +207,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "sentence remedy": "what was found, and what to do about it",
         "command": "command that shows more; if something is missing, the command that records it",
         "read": "address of a page with more about it",
-        "ops modules steps": "the three ops, modules and steps with most of the time",
+        "ops modules lines steps": "the three ops, modules, lines of the program and steps with most of the time; "
+        "lines need stacks, or `--compiled`",
         "ranks": "ranks that have the problem",
         "ranges": "the ten longest stretches of time that show the problem, in order of time",
         "figures": "numbers that the finding rests on. The end of a name is its unit (`_ns`, `_bytes`, `_share`); "

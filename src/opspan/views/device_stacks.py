@@ -2,6 +2,8 @@
 
 process 100;thread 100 main;train.py(3): <module>;aten::linear;aten::addmm;gemm 12345
 process 100;thread of unknown number;(in no range);Memcpy HtoD 50
+
+A kernel of compiled code is below the lines that it was made from, with a part of its time for each (line_stacks.py).
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds each kernel and copy to the tree `rows`, as a child of its range. Kernels and copies without a range are
-    children of a row called (in no range), one for each process."""
+    children of a row called (in no range), one for each process. `work` is the row of each of them in the trace."""
     before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
-    work = on_device(trace.work).filter(_col("start_ns").is_not_null())
+    work = on_device(trace.work.with_row_index("work")).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(ROW_NUMBER) + before
     # Async ranges are not in the tree. Their kernels and copies go to the nearest parent that is in the tree.
     for _ in range(rows.height):
@@ -62,6 +64,6 @@ def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     work = work.with_columns(parent=pl.coalesce("parent", "place"))
     depth = pl.concat([rows["depth"], lone["depth"]]).gather(work["parent"]) + 1
     leaves = work.select(
-        "rank", "pid", "tid", "name", "parent", "weight", _col("kind").cast(pl.Categorical), depth=depth
+        "rank", "pid", "tid", "name", "parent", "weight", "work", _col("kind").cast(pl.Categorical), depth=depth
     )
     return pl.concat([rows, lone.drop("place"), leaves], how="diagonal_relaxed")

@@ -30,7 +30,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "at_stake_ns": pl.Int64,
     "share": pl.Float64,
     **dict.fromkeys(("share_of", "condition", "sentence", "remedy", "command", "read"), pl.String),
-    **dict.fromkeys(("ops", "modules", "steps"), pl.List(pl.String)),
+    **dict.fromkeys(("ops", "modules", "lines", "steps"), pl.List(pl.String)),
     "ranks": pl.List(pl.Int32),
     "ranges": pl.List(_RANGE),
     "figures": pl.List(pl.Struct({"name": pl.String, "value": pl.Float64})),
@@ -178,6 +178,7 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "read": read_on(rule),
         "ops": list(evidence.ops),
         "modules": list(evidence.modules),
+        "lines": list(evidence.lines),
         "steps": list(evidence.steps),
         "ranks": list(evidence.ranks),
         "ranges": evidence.ranges.to_dicts(),
@@ -237,10 +238,10 @@ def as_sentence(text: str) -> str:
 
 
 def _where(row: Mapping[str, Any], longest: int | None) -> str:
-    """Returns the ops, modules, steps and ranks of a finding, each name cut to `longest` characters."""
+    """Returns the ops, modules, lines, steps and ranks of a finding, each name cut to `longest` characters."""
     names = [
         f"{column}: {', '.join(_short(name, longest) for name in row[column])}"
-        for column in ("ops", "modules", "steps")
+        for column in ("ops", "modules", "lines", "steps")
         if row[column]
     ]
     if len(row["ranks"]) > 1 or (row["ranks"] and row["ranks"] != [0]):

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from opspan.analysis import Analysis
 from opspan.analysis.functions import MODULE
+from opspan.analysis.line_stacks import FUNCTION
 from opspan.printable import printable, shortened
 from opspan.text_columns import cut
 from opspan.views.fields import time_text
 from opspan.views.icicle import Box, Icicle, icicle
-from opspan.views.merged_stacks import FUNCTION, stack_tree
+from opspan.views.merged_stacks import stack_tree
 from opspan.views.stacks import no_time
 
 WIDTH = 1200

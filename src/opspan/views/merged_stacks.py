@@ -15,18 +15,18 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.analysis.line_stacks import FUNCTION
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import depths, levels
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
-from opspan.views.stacks import NO_FUNCTIONS, stack_rows, tree
+from opspan.views.stacks import NO_FUNCTIONS, has_functions, stack_rows, tree
 
-FUNCTION = "function"  # the kind of Python functions; the other kinds are those of ranges, kernels and copies
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
 _SUMS = [
     pl.col("kind").first(),
-    pl.col("kind").count().cast(pl.Int64).alias("count"),  # the row (in no range) is not counted: its kind is null
+    pl.col("count").sum(),
     pl.col("host_ns").sum(),
     pl.col("device_ns").sum(),
 ]
@@ -48,13 +48,14 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
     kind = pl.when(is_function).then(pl.lit(FUNCTION)).otherwise(kind).cast(pl.Categorical)
     rows = rows.select(*_PLACE, kind=kind, host_ns=_col("self_ns").fill_null(0), weight=pl.lit(0, dtype=pl.Int64))
     rows = with_work(trace, rows).rename({"weight": "device_ns"}).with_columns(_col("host_ns").fill_null(0))
-    in_tree = stack_rows(trace, rows)
-    shown = in_tree.rows.select("row", "parent", "depth", "root", "frame", "kind", "host_ns", "device_ns")
+    # The row (in no range) is not counted: its kind is null.
+    in_tree = stack_rows(trace, rows.with_columns(count=_col("kind").is_not_null().cast(pl.Int64)))
+    shown = in_tree.rows.select("row", "parent", "depth", "root", "frame", "kind", "count", "host_ns", "device_ns")
     if only is not None:
         shown = _only(shown, only)
     by_level = list(levels(shown, _SUMS))
     stacks = pl.concat(by_level) if by_level else _empty(shown)
-    no_functions = only is None and not trace.functions.height and trace.ranges.height and stacks["host_ns"].sum()
+    no_functions = only is None and not has_functions(trace) and trace.ranges.height and stacks["host_ns"].sum()
     return StackTree(stacks, in_tree.roots, [*in_tree.left_out, *([NO_FUNCTIONS] if no_functions else [])])
 
 

@@ -4,7 +4,8 @@
 
 A stack consists of Python functions, if the tool traced them, and of nested ranges on a thread, the outermost first.
 The number is the time of the last frame without the frames inside it. It is a sum over all rows with the same stack.
-Async ranges are not in the tree and are left out.
+Async ranges are not in the tree and are left out. A range that is a kernel of compiled code is below the lines that it
+was made from, with a part of its time for each (line_stacks.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.analysis import Analysis
+from opspan.analysis.line_stacks import LineStacks
 from opspan.analysis.stacks import DEEPEST, collapse, safe, with_functions
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
@@ -25,6 +27,7 @@ _col = pl.col
 _BATCH = 50_000
 _THREAD = ["rank", "pid", "tid"]
 _USED = (*_THREAD, "name", "parent", "depth", "is_mark", "is_async", "weight")
+_TIMES = ("weight", "host_ns", "device_ns")
 NO_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
@@ -48,16 +51,24 @@ def tree(trace: Tables) -> pl.DataFrame:
     return with_functions(trace) if trace.functions.height else trace.ranges
 
 
+def has_functions(trace: Tables) -> bool:
+    """Returns whether stacks may have functions: traced ones, or those around the lines of compiled kernels."""
+    return trace.functions.height > 0 or not trace.provenance.is_empty()
+
+
 @dataclass(frozen=True)
 class StackRows:
     """The rows of a tree in the form that analysis/stacks.py needs, and the process and thread of each root."""
 
-    rows: pl.DataFrame
+    rows: pl.DataFrame  # kernels of compiled code are below their lines
     roots: pl.DataFrame  # columns: root, rank, pid, tid, process, thread
     left_out: list[str]  # sentences on what was left out
 
 
 def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
+    lines = None if trace.provenance.is_empty() else LineStacks(trace)
+    if lines is not None:
+        rows = rows.with_columns(lines.calls(rows))
     rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
     in_tree = rows.filter(~_col("is_async").fill_null(value=False))
     shown = in_tree.filter(_col("depth") < DEEPEST)
@@ -73,17 +84,20 @@ def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
         notes.append(f"{async_rows.len() - functions:,} async ranges are in no stack and were left out")
     if deep := in_tree.height - shown.height:
         notes.append(f"{deep:,} ranges are inside {DEEPEST} others or more and were left out")
-    return StackRows(with_roots.with_columns(frame=frame_name()), roots, notes)
+    in_stacks = with_roots.with_columns(frame=frame_name())
+    if lines is not None:
+        in_stacks = lines.below(in_stacks, [name for name in _TIMES if name in in_stacks.columns])
+    return StackRows(in_stacks, roots, notes)
 
 
 def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
     """Writes the stacks of a tree: `rows` with weights. Returns sentences on what is left out."""
-    in_tree = stack_rows(trace, rows.select(_USED))
+    in_tree = stack_rows(trace, rows.select(*_USED, *(["work"] if "work" in rows.columns else [])))
     roots = in_tree.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
     with path.open("w", encoding="utf-8") as file:
         for lines in collapse(in_tree.rows, roots):
             for start in range(0, lines.len(), _BATCH):
                 file.write("\n".join(lines.slice(start, _BATCH).to_list()) + "\n")
-    if not trace.functions.height and trace.ranges.height and in_tree.rows["weight"].sum():
+    if not has_functions(trace) and trace.ranges.height and in_tree.rows["weight"].sum():
         return [*in_tree.left_out, NO_FUNCTIONS]
     return in_tree.left_out

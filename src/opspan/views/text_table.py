@@ -10,14 +10,26 @@ import polars as pl
 from opspan.events.texts import format_share, format_time
 from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, as_torch, cut, fitted
-from opspan.views.fields import BLOCKS_PER_SM, KIND, MODULE, NAME, PHASE, PLACES, STEP, TENSOR_CORES, Field
+from opspan.views.fields import (
+    BLOCKS_PER_SM,
+    KIND,
+    LINE,
+    MODULE,
+    NAME,
+    PHASE,
+    PLACES,
+    SOURCE_OP,
+    STEP,
+    TENSOR_CORES,
+    Field,
+)
 
 _NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
 _LEAST_NAME = 24  # a name is never cut to fewer characters; if there is less room, other columns are dropped
 _KEYS = (
-    Field("line", "Line", "name"),
-    Field("source_op", "Source Op", "name"),
+    LINE,
+    SOURCE_OP,
     MODULE,
     STEP,
     replace(PHASE, unit="text"),

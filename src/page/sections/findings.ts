@@ -20,6 +20,7 @@ interface Finding {
   section: string; // the name of the section that shows what `command` prints, or ""
   ops: string[];
   modules: string[];
+  lines: string[]; // of the program, such as model.py:12 forward
   ranks: number[]; // the ranks that the finding is about; empty if the run has only one rank
   ranges: { rank: number; from: string; to: string; time: string }[];
 }
@@ -87,9 +88,11 @@ function places(one: Finding, page: Page): TemplateResult | typeof nothing {
   const ranks = one.ranks.length
     ? `rank ${one.ranks.slice(0, 8).join(", ")}${one.ranks.length > 8 ? ", ..." : ""}`
     : "";
-  if (!known.length && !ranks) return nothing;
+  const lines = one.lines.join(", ");
+  if (!known.length && !ranks && !lines) return nothing;
   return html`<p class="places">
     <b>Where:</b> ${known.map(([address, text]) => html`<a href=${address!}>${text}</a> `)} ${ranks}
+    ${lines ? html`<span class="mono">${lines}</span>` : nothing}
   </p>`;
 }
 

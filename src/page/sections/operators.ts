@@ -185,7 +185,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 }
 
 function addressIn(page: Page, of: string, name: string): string | undefined {
-  if (name.startsWith("(in no ") || name === "ProfilerStep*" || of === "phase") return undefined;
+  if (name.startsWith("(in no ") || name === "ProfilerStep*" || of === "phase" || of === "line") return undefined;
   return linkTo(page, of === "module" ? "modules" : "timeline", { name });
 }
 
@@ -207,16 +207,18 @@ const barsOf = (one: Bars, page: Page): TemplateResult => {
   </section>`;
 };
 
-/** Divides times by the number of calls. Drops the totals of columns, because a sum of times per call has no
- * meaning. */
+/** Divides times by the number of calls, which is not known for lines of the program. Drops the totals of columns,
+ * because a sum of times per call has no meaning. */
 function timesPerCall(rows: Columns): Columns {
-  const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges")!;
+  const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges");
   return {
     ...rows,
     columns: rows.columns.map(({ of: _, ...column }) => column),
     values: rows.values.map((values, at) =>
       TOTALS.test(rows.columns[at]!.name)
-        ? values.map((value, row) => (typeof value === "number" && calls[row] ? value / (calls[row] as number) : null))
+        ? values.map((value, row) =>
+            typeof value === "number" && calls?.[row] ? value / (calls[row] as number) : null,
+          )
         : values,
     ),
   };

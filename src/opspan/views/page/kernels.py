@@ -9,7 +9,9 @@ import polars as pl
 
 from opspan.analysis.averages import WORK_ORDER, in_order
 from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
+from opspan.analysis.source_lines import SEPARATOR, knows_lines, line_texts
 from opspan.questions import Options
+from opspan.tables import Tables
 from opspan.views import fields
 from opspan.views.fields import Field, with_values
 from opspan.views.missing import device_command
@@ -19,7 +21,7 @@ from opspan.views.table import table_of
 
 _col = pl.col
 TOP = 10
-MOST_OPS = 10  # most ops, and most full names, that are listed for a kernel
+MOST_OPS = 10  # most ops, most full names, and most lines that are listed for a kernel
 _SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
 _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
 _TIMES = (
@@ -37,7 +39,8 @@ _USE = (
     ),
     fields.TENSOR_CORES,
 )
-_BY_NAME = (Field("name", "Kernel", "name"), *_TIMES, *_USE)
+_LINES = Field("lines", "Lines", "text", "Lines of the program that it was made from, or called on")
+_BY_NAME = (Field("name", "Kernel", "name"), *_TIMES, *_USE, _LINES)
 _BY_LAUNCH = (
     Field("kernel", "Kernel", "name"),
     Field("op", "Launched in", "name"),
@@ -82,6 +85,7 @@ def section(subject: Subject) -> Section:
     work = launched(trace.work, trace.devices).filter(is_kernel)
     work = work.with_columns(trace.ranges["name"].gather(work["range"]).alias("op"))
     launches = _launches(work)
+    kernels = _with_lines(trace, kernels)
     tables = [
         {"title": "name", "rows": _table(kernels, _BY_NAME), "names": values(kernels["name"].head(MOST_ROWS))},
         {"title": "launch", "rows": _table(launches, _BY_LAUNCH), "names": values(launches["name"].head(MOST_ROWS))},
@@ -113,6 +117,17 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
         for what, names in _SIDES.items()
     )
     return rows.with_columns(*sides, kernel=pl.coalesce("full_name", "name"))
+
+
+def _with_lines(trace: Tables, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Adds the lines of all runs of each kernel, if the trace has lines."""
+    if not knows_lines(trace):
+        return kernels
+    rows = trace.work.select("kind", _col("name").cast(pl.String), line_texts(trace)[1].cast(pl.String)).drop_nulls()
+    rows = rows.unique().with_columns(_col("lines").str.split(SEPARATOR)).explode("lines")
+    rows = rows.group_by("kind", "name").agg(_col("lines").unique().sort().head(MOST_OPS).str.join(SEPARATOR))
+    rows = rows.cast({"kind": kernels.schema["kind"], "name": kernels.schema["name"]})
+    return kernels.join(rows, on=["kind", "name"], how="left", maintain_order="left")
 
 
 def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The ops in several groupings: their times, their backward, their cost, and the stacks that called them."""
+"""The ops in several groupings, and the lines of the program: their times, their backward, their cost, and the stacks
+that called them."""
 
 from __future__ import annotations
 
@@ -13,10 +14,26 @@ from opspan.analysis.averages import averages
 from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
 from opspan.analysis.kernels import is_told
+from opspan.analysis.source_lines import knows_lines
 from opspan.analysis.tensor_cores import tensor_cores
 from opspan.events.event_frames import event_frames
 from opspan.questions import Options
-from opspan.views.fields import BOUND, BYTE_RATE, CALLS, FLOP_RATE, MODULE, PHASE, RANK, SIZES, STEP, Field, with_values
+from opspan.tables import Tables
+from opspan.views.fields import (
+    BOUND,
+    BYTE_RATE,
+    CALLS,
+    FLOP_RATE,
+    LINE,
+    MODULE,
+    PHASE,
+    RANK,
+    SIZES,
+    SOURCE_OP,
+    STEP,
+    Field,
+    with_values,
+)
 from opspan.views.flops import tables_of
 from opspan.views.missing import FUNCTIONS, labelling_command
 from opspan.views.page.columns import MOST_ROWS, numbered, renumbered, table, text, values
@@ -31,6 +48,8 @@ _BY = {
     "phase": "phase",
     "step": "step",
 }
+# Groupings that only some traces have: those with stacks, and those with what torch.compile said.
+_BY_SOURCE = {"line": "line of the program", "source-op": "op that the program called"}
 # Table -> the grouping of `opspan flops` with the same rows, and how its key columns are called in the table.
 _COST = {
     "name": ("op", {"op": "name"}),
@@ -48,8 +67,11 @@ _COLUMNS = (
     MODULE,
     PHASE,
     STEP,
+    replace(LINE, help="The time of a compiled kernel is divided into equal parts for its lines"),
+    replace(SOURCE_OP, help="The time of a compiled kernel is divided into equal parts for its ops"),
     RANK,
     CALLS,
+    Field("kernels", "Kernels", "count", "Kernels, copies and fills that it has a part of"),
     Field("ranges", "Ranges", "count", "How many ranges lie in it"),
     Field("self_device_ns", "Device, self", "ns", f"Time on devices {_SELF}", bar=True),
     Field("device_ns", "Device, total", "ns", "Time on devices with all that runs inside it"),
@@ -75,7 +97,8 @@ def section(subject: Subject) -> Section:
     has_sizes = bool(analysis.attributed.ranges["sizes"].count())  # costs are only known for ops with sizes
     costs = tables_of(analysis, [by for by, _ in _COST.values()]) if has_sizes else {}
     events = event_frames(analysis)
-    tables = {by: table_of(analysis, Options(by), events) for by in _BY}
+    titles = _titles(analysis.attributed)
+    tables = {by: table_of(analysis, Options(by), events) for by in titles}
     ops = tables["name"].rows
     if tables["name"].notes:  # the notes say that the trace has no ops, or only kernels
         return Section("Operators", None, _NONE, labelling_command(analysis.tables))
@@ -83,20 +106,22 @@ def section(subject: Subject) -> Section:
     shown: list[dict[str, Any]] = []
     for by, by_table in tables.items():
         if by_table.notes:  # the notes say that all rows would be in a single group
-            shown.append({"by": by, "title": _BY[by], "why": by_table.notes[0]})
+            shown.append({"by": by, "title": titles[by], "why": by_table.notes[0]})
             continue
         rows = _with_cost(by, _with_backward(analysis, by, by_table.rows), costs)
         if has_device and by in _OF_OPS:
             rows = _with_tensor_cores(analysis, by, rows)
         if by in _OUTSIDE:
             rows = rows.with_columns(_col(by).cast(pl.String).fill_null(_OUTSIDE[by]))
+        if by in _BY_SOURCE:
+            rows = rows.rename({"count": "kernels"}).drop("ranges")
         if by == "stack":
             rows = rows.with_columns(called=pl.Series(map(_called, rows["stack"]), dtype=pl.String))
         columns = [column for column in _COLUMNS if has_device or "device" not in column.name]
         shown.append(
             {
                 "by": by,
-                "title": _BY[by],
+                "title": titles[by],
                 "why": "",
                 "sort": "self_device_ns" if has_device else "self_cpu_ns",
                 "rows": table(rows, with_values(columns, rows)),
@@ -106,6 +131,12 @@ def section(subject: Subject) -> Section:
         "Operators",
         {"bars": _bars(ops, has_device), "tables": shown, "pairs": _pairs(analysis), "stacks": _stacks(analysis)},
     )
+
+
+def _titles(trace: Tables) -> dict[str, str]:
+    """Returns the groupings of the trace."""
+    known = {"line": knows_lines(trace), "source-op": trace.provenance.height > 0}
+    return _BY | {by: title for by, title in _BY_SOURCE.items() if known[by]}
 
 
 def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The findings. Each comes with the ops, modules, ranks and ranges that it is about, so that the page can show them."""
+"""The findings. Each comes with the ops, modules, lines, ranks and ranges that it is about, which the page shows."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "section": _section(row["command"]),
         "ops": [text(name) for name in row["ops"][:_MOST_PLACES]],
         "modules": [text(name) for name in row["modules"][:_MOST_PLACES]],
+        "lines": [text(name) for name in row["lines"]],
         "ranks": row["ranks"] if several else [],
         "ranges": [
             {"rank": stretch["rank"], "from": str(stretch["start_ns"]), "to": str(stretch["end_ns"])}

@@ -1,0 +1,33 @@
+"""Names the ranges that rows belong to, with the lines of the program.
+
+lines_of(trace) -> the lines of each row of ranges and of work, or None if the trace has none
+with_names(trace, lines, rows) -> rows with op, module and phase, and with lines unless they are None
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.source_lines import knows_lines, line_texts
+from opspan.tables import Tables
+
+Lines = tuple[pl.Series, pl.Series]
+_NAMES = {"op": "name", "module": "module", "phase": "phase"}
+
+
+def lines_of(trace: Tables) -> Lines | None:
+    return line_texts(trace) if knows_lines(trace) else None
+
+
+def with_names(trace: Tables, lines: Lines | None, rows: pl.DataFrame) -> pl.DataFrame:
+    """Names the range whose row number is in the column `range`. The lines are those of the work whose row number is in
+    the column `work`; if there is none, those of the range."""
+    ranges = trace.ranges
+    rows = rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in _NAMES.items())
+    if lines is None:
+        return rows
+    of_ranges, of_work = lines
+    of_rows = of_ranges.gather(rows["range"])
+    if "work" in rows.columns:
+        of_rows = of_rows.zip_with(rows["work"].is_null(), of_work.gather(rows["work"]))
+    return rows.with_columns(of_rows)
