@@ -63,7 +63,8 @@ def load(
         captures: traces of the capture of CUDA graphs, or a folder of them. Kernels of a graph that is launched again
             get the captured ops (docs/graphs.md). If not given, a folder `capture_traces` beside the file is read.
         compiled: what torch.compile wrote about its kernels (docs/compiled.md): a folder of TORCH_TRACE, a log in it, a
-            folder of TORCH_COMPILE_DEBUG=1, or a JSON of artifacts. The table `provenance` has it.
+            folder of TORCH_COMPILE_DEBUG=1, or a JSON of artifacts. The tables `provenance`, `compilations` and
+            `graph_breaks` have it.
 
     Raises:
         ReadError: a file is missing, is not a trace, or needs more memory than there is.

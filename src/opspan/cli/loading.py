@@ -223,7 +223,8 @@ def how_to_read(function: F) -> F:
         metavar="PATH",
         type=click.Path(path_type=Path),
         help="What torch.compile wrote about its kernels: a folder of TORCH_TRACE=FOLDER or of TORCH_COMPILE_DEBUG=1, "
-        "or a file in it. It gives compiled kernels their source lines, for --by line.",
+        "or a file in it. It gives compiled kernels their source lines, for --by line, and says what was compiled "
+        "again.",
     )
     captures = click.option(
         "--captures",

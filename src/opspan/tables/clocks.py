@@ -51,5 +51,5 @@ def times(columns: pl.Expr, shifts: Mapping[int, Shift], rank: pl.Expr | None = 
 
 
 def shifted(table: str, frame: pl.DataFrame, shifts: Mapping[int, Shift]) -> pl.DataFrame:
-    named = [column.name for column in schema.TABLES[table].columns if column.unit == "ns"]
+    named = schema.TABLES[table].times
     return frame.with_columns(times(pl.col(named), shifts)) if named and shifts else frame

@@ -19,6 +19,7 @@ class Column(NamedTuple):
     unit: str = ""
     # the column ("table.id") whose values this column holds; both get the same offset when traces are joined
     refers: str = ""
+    is_length: bool = False  # whether it is a length of time, which stays when the clock is another
 
 
 class TableSchema(NamedTuple):
@@ -29,3 +30,8 @@ class TableSchema(NamedTuple):
     @property
     def schema(self) -> dict[str, Dtype]:
         return {column.name: column.dtype for column in self.columns}
+
+    @property
+    def times(self) -> list[str]:
+        """The columns with times on the trace's clock."""
+        return [column.name for column in self.columns if column.unit == "ns" and not column.is_length]

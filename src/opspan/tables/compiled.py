@@ -1,8 +1,5 @@
 """Defines the tables of what torch.compile said about its kernels and about compiling, and the codes of what can be
 wrong with them.
-
-Lengths of time in these tables have no unit "ns": that unit stands for times on the trace's clock, which are shifted
-when traces are put side by side.
 """
 
 from __future__ import annotations
@@ -20,6 +17,11 @@ _CUT = f"Cut after {MOST_REASON:,} characters."
 _COMPILE_ID = Column("compile_id", NAME, "The compilation, as in the name of a range `Torch-Compiled Region: 0/0`.")
 _ATTEMPT = Column("attempt", I32, "Number of the attempt to compile, from 0.")
 _LOG_PID = Column("pid", I64, "Process that compiled, as the log says.")
+
+
+def _length(name: str, sentence: str) -> Column:
+    return Column(name, I64, sentence, "ns", is_length=True)
+
 
 PROVENANCE = TableSchema(
     "provenance",
@@ -74,26 +76,20 @@ COMPILATIONS = TableSchema(
         Column("file", NAME, "Source file of the function, as the compiler wrote it."),
         Column("line", I64, "Line in this file where the function begins."),
         Column("end_ns", I64, "When it ended; null: not known on the clock of the trace.", "ns"),
-        Column(
+        _length(
             "duration_ns",
-            I64,
-            "How long it took as a whole, in nanoseconds: `duration_us` of the log, in older logs the time of Dynamo "
-            "or of the backward, else from begin to end.",
+            "How long it took as a whole: `duration_us` of the log, in older logs the time of Dynamo or of the "
+            "backward, else from begin to end.",
         ),
-        Column("dynamo_ns", I64, "Time of Dynamo, in nanoseconds. `aot_autograd_ns` is a part of it."),
-        Column(
+        _length("dynamo_ns", "Time of Dynamo. `aot_autograd_ns` is a part of it."),
+        _length(
             "aot_autograd_ns",
-            I64,
-            "Time of the backend that Dynamo called, as a rule AOTAutograd, in nanoseconds. `inductor_ns` is a part of "
-            "it. Null for a backward.",
+            "Time of the backend that Dynamo called, as a rule AOTAutograd. `inductor_ns` is a part of it. Null for a "
+            "backward.",
         ),
-        Column("inductor_ns", I64, "Time of Inductor, in nanoseconds. `code_gen_ns` is a part of it."),
-        Column(
-            "code_gen_ns",
-            I64,
-            "Time to write the code and to load it, in nanoseconds. `triton_ns` is a part of it.",
-        ),
-        Column("triton_ns", I64, "Time to wait for kernels that Triton or a C++ compiler compiled, in nanoseconds."),
+        _length("inductor_ns", "Time of Inductor. `code_gen_ns` is a part of it."),
+        _length("code_gen_ns", "Time to write the code and to load it. `triton_ns` is a part of it."),
+        _length("triton_ns", "Time to wait for kernels that Triton or a C++ compiler compiled."),
         Column(
             "recompile_reason",
             pl.String,

@@ -351,6 +351,7 @@ def moved(
     if frame.is_empty():
         return frame
     changes = []
+    times = schema.TABLES[table].times
     for column in schema.TABLES[table].columns:
         values = pl.col(column.name)
         refers = column.refers or (f"{table}.id" if column.name == "id" else "")
@@ -360,7 +361,7 @@ def moved(
         elif refers:
             if first := ids[refers.split(".")[0]]:
                 changes.append(values + first)
-        elif column.unit == "ns" and shift_ns:
+        elif column.name in times and shift_ns:
             changes.append(values + shift_ns)
     return frame.with_columns(changes) if changes else frame
 

@@ -184,7 +184,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "and the median time of such a turn; `null`: there is no pattern ([rules](analysis.md#patterns))",
         "compilations compiled_again graph_breaks": "what a log of the compiler says ([--compiled](compiled.md)): "
         "number of compilations, how many of them were of a function that had been compiled before, and number of "
-        "graph breaks; `null`: there is no log",
+        "graph breaks that it names; `null`: there is no log",
         "compile_ns": "time of all compilations of the process in which they took longest; it may lie outside of the "
         "recording",
         "findings at_stake_ns": "number of findings that cost time, and the time at stake of the costliest finding",

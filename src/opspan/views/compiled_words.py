@@ -42,11 +42,10 @@ def text(parts: Parts) -> str:
     is_one = rows.height == 1
     kinds = [f"{sums['again']:,} again" if sums["again"] else ""]
     kinds += [f"{sums['backward']:,} of a backward" if sums["backward"] else ""]
-    what = plural(sums["compilations"], "compilation") + ("" if is_one else f" in {rows.height:,} processes")
+    what = ("" if is_one else f"{rows.height:,} processes: ") + plural(sums["compilations"], "compilation")
     what += f" ({', '.join(filter(None, kinds))})" if any(kinds) else ""
     longest = time_text(columns(parts)["compile_ns"] or 0)
-    broken = plural(sums["breaks"], "graph break")
-    broken += f" at {plural(sums['lines'], 'line')}" if is_one and sums["breaks"] else ""
-    return (
-        f"{what}, {longest if is_one else f'up to {longest} in one'}, {broken if sums['breaks'] else 'no graph break'}"
-    )
+    # Older versions of torch do not name graph breaks in their logs, so a log without any says nothing of them.
+    broken = plural(sums["breaks"], "graph break") if sums["breaks"] else ""
+    broken += f" at {plural(sums['lines'], 'line')}" if is_one and broken else ""
+    return ", ".join(filter(None, [what, longest if is_one else f"up to {longest}", broken]))

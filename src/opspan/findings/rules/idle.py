@@ -60,7 +60,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sums = sums.with_columns(_col("cause").replace("launch", "host"))
     sums = sums.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
     cause = str(sums["cause"][0])
-    # What only a log of the compiler shows has no time, and so explains none.
+    # Findings that only a log of the compiler shows have no time, and so explain none.
     if any(one.at_stake_ns is not None for rule in _REPORTERS.get(cause, ()) for one in rule.evidence(run)):
         return
     causes = ["host", "launch"] if cause == "host" else [cause]
