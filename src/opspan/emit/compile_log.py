@@ -73,11 +73,7 @@ _KEPT: Final[dict[str, Callable[[str], str]]] = {
     "fx_graph_cache_miss": _key,
     "fx_graph_cache_hit": _key,
     "fx_graph_cache_bypass": _key,
-    "aotautograd_cache_miss": _key,
-    "aotautograd_cache_hit": _key,
-    "aotautograd_cache_bypass": _key,
     "dynamo_graph_break_reason": _reason,
-    "recompile_reasons": _reason,
     "compilation_metrics": _whole,
     "bwd_compilation_metrics": _whole,
 }
