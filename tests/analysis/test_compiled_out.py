@@ -39,7 +39,7 @@ def named_by_torch(folder: Path) -> dict[str, list[set[str]]]:
                 continue
             payload = "".join(line[1:] for line in entry.splitlines(keepends=True)[1:])
             for kernel, stacks in json.loads(payload or "{}").items():
-                lines[kernel.partition(":")[0]].append({own_line(stack) for stack in stacks})
+                lines[kernel.partition(":")[0]].append({own_line(stack) for stack in stacks if "File " in stack})
     return lines
 
 

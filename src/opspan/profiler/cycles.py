@@ -73,7 +73,8 @@ class _KinetoProfile:
         self.custom_trace_id_callback = custom_trace_id_callback
         self.post_processing_timeout_s = post_processing_timeout_s
         self.preset_metadata: dict[str, str] = {}
-        self.python, self.compiled = python, compiled
+        self.python = python
+        self.compiled = compiled
         self._path = path
         self._cycles = 0
         self.began_ns = 0  # on the clock of the trace

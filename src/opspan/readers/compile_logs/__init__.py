@@ -35,7 +35,7 @@ def add_to(trace: Tables, path: Path) -> Tables:
     more = Issues(str(path))
     pids = _pids(trace)
     placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
-    # What the user names replaces what the trace itself says of these ranks.
+    # Logs that the user names replace those of the trace itself, for their ranks.
     named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)
     is_other = ~_col("rank").is_in(named.implode())
     own = (trace.provenance, trace.compilations, trace.graph_breaks)
