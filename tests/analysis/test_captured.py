@@ -130,11 +130,14 @@ def test_without_names_only_whole_captures_of_the_same_kinds_fit_and_they_are_ne
     captures = capture(tmp_path / "c.json.gz", other, graph, has_names=False)
     run = execution(tmp_path / "run.json.gz", Step(None, (graph,)))
 
-    rows = _kernels(opspan.load(run, captures=captures))
+    trace = opspan.load(run, captures=captures)
+    rows = _kernels(trace)
 
     assert rows["op"].to_list() == ["aten::mm", "aten::copy_", "aten::zero_"]
     assert set(rows["replay"]) == {"order"}
     assert not rows["is_replay_sure"].any()
+    assert (trace.coverage.work_in_unsure_replays.count, trace.coverage.work_in_unknown_replays.count) == (3, 0)
+    assert "100.0% of device time is in graph replays whose ops are not sure (3" in " ".join(trace.coverage.lines())
 
 
 def test_a_run_of_names_is_found_where_the_recording_has_no_begin_of_captures(tmp_path: Path) -> None:
@@ -193,7 +196,7 @@ def test_work_of_replays_without_a_capture_is_unknown(tmp_path: Path) -> None:
     assert alone.coverage.work_in_range.count == 0
     assert "unknown-replays" in alone.findings()["id"].to_list()
     assert "unlabelled" not in alone.findings()["id"].to_list()
-    assert joined.coverage.work_in_unknown_replays.count == 0
+    assert joined.coverage.work_in_unknown_replays.count == joined.coverage.work_in_unsure_replays.count == 0
     assert joined.coverage.work_in_range.fraction == 1.0
     assert "unknown-replays" not in joined.findings()["id"].to_list()
 

@@ -262,6 +262,24 @@ def test_a_log_that_the_user_names_replaces_the_marks(tmp_path: Path) -> None:
     assert package.load(tmp_path / "run", compiled=path).provenance["line"].to_list() == [12]
 
 
+def test_two_recordings_of_a_process_merged_count_each_compilation_once(tmp_path: Path) -> None:
+    code = WRITES + """
+    with opspan.record("one", compiled=True), opspan.record("two", compiled=True):
+        torch.ones(2)
+        stacks("cpp_fused_add_0:1", 7)
+        torch._logging.trace_structured(
+            "compilation_metrics", lambda: {"co_name": "f", "duration_us": 5}, expect_trace_id=False
+        )
+    """
+    python(code, cwd=tmp_path)
+    one, two = package.load(tmp_path / "one"), package.load(tmp_path / "two")
+    merged = package.merge(one, two)
+    assert merged.compilations.select("function", "duration_ns").rows() == [("f", 5_000)]
+    assert merged.provenance.height == one.provenance.height == two.provenance.height == 1
+    (end_ns,) = one.compilations["end_ns"]
+    assert one.ranges["start_ns"].min() < end_ns
+
+
 def test_exec_without_a_tool_writes_a_log(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(WRITES) + 'stacks("cpp_fused_add_0:1", 7)\nprint("went on")\n')

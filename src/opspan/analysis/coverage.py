@@ -41,6 +41,7 @@ class Coverage:
     work_in_range: Share
     work_in_whole_graphs: Share  # CUDA graphs that have one row for each replay and were launched in a range
     work_in_unknown_replays: Share  # kernels and copies of graph replays whose ops are unknown
+    work_in_unsure_replays: Share  # those whose ops are known, but may be wrong
     ambiguous_work: int  # rows of work whose correlation id several calls used
     calls_in_range: Share
     overlapping_ranges: int  # ranges outside the tree, because they partly overlap another range
@@ -72,6 +73,11 @@ class Coverage:
                 f"{replays.fraction:.1%} of device time is in graph replays whose ops are unknown ({replays.count:,} "
                 "kernels and copies): record the capture of the graphs, and say --captures"
             )
+        if (unsure := self.work_in_unsure_replays).count:
+            sentences.append(
+                f"{unsure.fraction:.1%} of device time is in graph replays whose ops are not sure ({unsure.count:,} "
+                "kernels and copies): captures with other ops fit as well, or have no names of kernels"
+            )
         if self.backward:
             sentences.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
             sentences += [
@@ -95,6 +101,7 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
     busy = on_device(work)
     is_graph = pl.col("kind") == "graph"
     is_unknown = in_unknown_replays(calls, busy)
+    is_unsure = ~is_unknown & ~busy["is_replay_sure"].fill_null(value=True)
     of_kernels, of_graphs = (
         busy.with_columns(range=pl.when(which).then("range")) for which in (~is_graph & ~is_unknown, is_graph)
     )
@@ -105,6 +112,7 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
         work_in_range=_share(of_kernels, "range"),
         work_in_whole_graphs=_share(of_graphs, "range"),
         work_in_unknown_replays=_share(busy.with_columns(unknown=pl.when(is_unknown).then(1)), "unknown"),
+        work_in_unsure_replays=_share(busy.with_columns(unsure=pl.when(is_unsure).then(1)), "unsure"),
         ambiguous_work=int(busy["ambiguous"].sum()),
         calls_in_range=_share(calls, "range"),
         overlapping_ranges=int(ranges["overlaps"].sum()),
@@ -132,6 +140,7 @@ def together(coverages: Sequence[Coverage]) -> Coverage:
         work_in_range=share("work_in_range"),
         work_in_whole_graphs=share("work_in_whole_graphs"),
         work_in_unknown_replays=share("work_in_unknown_replays"),
+        work_in_unsure_replays=share("work_in_unsure_replays"),
         ambiguous_work=sum(one.ambiguous_work for one in coverages),
         calls_in_range=share("calls_in_range"),
         overlapping_ranges=sum(one.overlapping_ranges for one in coverages),

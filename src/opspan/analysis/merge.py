@@ -63,6 +63,12 @@ def merge(one: Tables, other: Tables) -> Tables:
     ranks = {other.metadata.rank: one.metadata.rank}
     theirs = {name: moved(name, frame, ranks, ids, alignment.shift_ns) for name, frame in theirs.items()}
     same = same.with_columns(pl.col("other") + ids["ranges"])
+    # Both may have the same log of the compiler. The longer one is kept.
+    for name in ("provenance", "compilations", "graph_breaks"):
+        if theirs[name].height > one.frames[name].height:
+            one = one.replace(**{name: one.frames[name].clear()})
+        else:
+            theirs[name] = theirs[name].clear()
 
     frames = {
         name: pl.concat([frame, theirs[name]], how="diagonal")
