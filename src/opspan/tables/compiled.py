@@ -19,10 +19,6 @@ _ATTEMPT = Column("attempt", I32, "Number of the attempt to compile, from 0.")
 _LOG_PID = Column("pid", I64, "Process that compiled, as the log says.")
 
 
-def _length(name: str, sentence: str) -> Column:
-    return Column(name, I64, sentence, "ns", is_length=True)
-
-
 PROVENANCE = TableSchema(
     "provenance",
     "What the compiler said about its kernels: the ops and the source lines that each call of a kernel was made from.",
@@ -76,20 +72,34 @@ COMPILATIONS = TableSchema(
         Column("file", NAME, "Source file of the function, as the compiler wrote it."),
         Column("line", I64, "Line in this file where the function begins."),
         Column("end_ns", I64, "When it ended; null: not known on the clock of the trace.", "ns"),
-        _length(
+        Column(
             "duration_ns",
+            I64,
             "How long it took as a whole: `duration_us` of the log, in older logs the time of Dynamo or of the "
             "backward, else from begin to end.",
+            "ns",
+            is_length=True,
         ),
-        _length("dynamo_ns", "Time of Dynamo. `aot_autograd_ns` is a part of it."),
-        _length(
+        Column("dynamo_ns", I64, "Time of Dynamo. `aot_autograd_ns` is a part of it.", "ns", is_length=True),
+        Column(
             "aot_autograd_ns",
+            I64,
             "Time of the backend that Dynamo called, as a rule AOTAutograd. `inductor_ns` is a part of it. Null for a "
             "backward.",
+            "ns",
+            is_length=True,
         ),
-        _length("inductor_ns", "Time of Inductor. `code_gen_ns` is a part of it."),
-        _length("code_gen_ns", "Time to write the code and to load it. `triton_ns` is a part of it."),
-        _length("triton_ns", "Time to wait for kernels that Triton or a C++ compiler compiled."),
+        Column("inductor_ns", I64, "Time of Inductor. `code_gen_ns` is a part of it.", "ns", is_length=True),
+        Column(
+            "code_gen_ns",
+            I64,
+            "Time to write the code and to load it. `triton_ns` is a part of it.",
+            "ns",
+            is_length=True,
+        ),
+        Column(
+            "triton_ns", I64, "Time to wait for kernels that Triton or a C++ compiler compiled.", "ns", is_length=True
+        ),
         Column(
             "recompile_reason",
             pl.String,
