@@ -76,3 +76,31 @@ def test_kernels_have_the_lines_that_torch_names(name: str, tmp_path: Path) -> N
     assert table["self_cpu_ns"].sum() == ranges["self_ns"].sum()
     assert not trace.ranges["name"].cast(pl.String).str.starts_with("torch.compile log").any()
     assert not trace.issues.filter(pl.col("severity") != "info").height
+
+
+@pytest.mark.slow
+def test_compiled_kernels_are_in_the_modules_of_the_eager_model(tmp_path: Path) -> None:
+    program = PROGRAM.with_name("compiled_layers.py")
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    done = run([sys.executable, program, "eager", "compiled"], env=own, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+    def modules_of(folder: str, op: str) -> list[str]:
+        ranges = opspan.load(tmp_path / folder).analysed.complete.ranges
+        named = ranges.sort("start_ns").filter(pl.col("name").cast(pl.String) == op)
+        return named["module"].cast(pl.String).to_list()
+
+    linear = ["Net.blocks.0.fc", "Net.blocks.1.fc", "Net.head"]
+    assert modules_of("eager", "aten::addmm") == linear
+    assert modules_of("compiled", "aten::addmm") == linear * 2
+    trace = opspan.load(tmp_path / "compiled")
+    eager = set(opspan.load(tmp_path / "eager").table("module").rows["module"].drop_nulls())
+    ancestors = {name.rpartition(".")[0] for name in eager}
+    assert set(trace.table("module").rows["module"].drop_nulls()) <= eager | ancestors
+    backward = trace.provenance.filter(phase="backward").drop_nulls("node")
+    assert set(backward["module_path"].cast(pl.String)) >= {f"Net.blocks.{number}.norm" for number in (0, 1)}
+    # The two layer norms of the forward are one kernel's calls, in different modules.
+    ranges = trace.analysed.complete.ranges
+    fused = ranges.filter(pl.col("name").cast(pl.String).str.contains("cpp_fused"))
+    assert fused.height
+    assert fused["module"].null_count() == 0

@@ -263,7 +263,9 @@ def test_a_log_that_the_user_names_replaces_the_marks(tmp_path: Path) -> None:
 
 
 def test_two_recordings_of_a_process_merged_count_each_compilation_once(tmp_path: Path) -> None:
-    code = WRITES + """
+    code = (
+        WRITES
+        + """
     with opspan.record("one", compiled=True), opspan.record("two", compiled=True):
         torch.ones(2)
         stacks("cpp_fused_add_0:1", 7)
@@ -271,6 +273,7 @@ def test_two_recordings_of_a_process_merged_count_each_compilation_once(tmp_path
             "compilation_metrics", lambda: {"co_name": "f", "duration_us": 5}, expect_trace_id=False
         )
     """
+    )
     python(code, cwd=tmp_path)
     one, two = package.load(tmp_path / "one"), package.load(tmp_path / "two")
     merged = package.merge(one, two)

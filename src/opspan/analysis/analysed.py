@@ -383,8 +383,8 @@ def analyse(trace: T, step_pattern: str | None = None) -> T:
 
 
 def _in_context(attributed: T, step_pattern: str | None = None) -> T:
-    from opspan.analysis.modules import modules
+    from opspan.analysis.modules import modules_of
     from opspan.analysis.phases import phases
     from opspan.analysis.steps import steps
 
-    return attributed.replace(ranges=phases(steps(modules(attributed.ranges, attributed.functions), step_pattern)))
+    return attributed.replace(ranges=phases(steps(modules_of(attributed), step_pattern)))

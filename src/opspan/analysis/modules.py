@@ -1,5 +1,6 @@
 """Finds the module of the model that a range belongs to.
 
+    modules_of(trace) -> the ranges of the trace, with what the compiler said of them.
     modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules.
 
 A module is recognised by:
@@ -10,12 +11,15 @@ A module is recognised by:
     {'traceMarker': ..., 'funcStack': '...'}: DLProf's stack of calls. Net::forward/Conv2d::forward is Net.Conv2d.
     a Python call: nn.Module: Linear_1 is Net_0.Linear_1, where Net_0 is the module that it was called from.
 
-An op of a replayed graph has the module that was stated when it was captured, else that of the range around it. A
-range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` first if
-ranges in the backward should have modules.
+Kernels of torch.compile, and ops inside a compiled graph, have the module that the compiler said, which recordings with
+compiled=True know. An op of a replayed graph has the module that was stated when it was captured, else that of the
+range around it. A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call
+`autograd` first if ranges in the backward should have modules.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -24,6 +28,9 @@ from opspan.analysis.functions import module_paths
 from opspan.analysis.nest import innermost, nearest, timed, timeless
 from opspan.row_numbers import ROW_NUMBER
 
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
 _col = pl.col
 _FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
 # Names of wrappers, which are not part of the model's own names.
@@ -31,6 +38,17 @@ _WRAPPERS = r"\.?_(?:checkpoint_wrapped|fsdp_wrapped|orig)_mod(?:ule)?\b"
 _STACK = "[\"']funcStack[\"']: [\"']([^\"']*)[\"']"
 _FORWARD = r"[^/:]+::forward"
 _THREAD = ["rank", "pid", "tid"]
+
+
+def modules_of(trace: Tables) -> pl.DataFrame:
+    """Returns the ranges of an attributed trace with their modules."""
+    ranges = modules(trace.ranges, trace.functions)
+    if not trace.provenance["module_path"].count():
+        return ranges
+    from opspan.analysis.provenance import compiled_modules
+
+    compiled = compiled_modules(trace)
+    return ranges.with_columns(compiled.zip_with(compiled.is_not_null(), ranges["module"]).alias("module"))
 
 
 def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -4,7 +4,8 @@
         of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; AMBIGUOUS if several rows fit
             and say different things; null if the compiler said nothing about it.
         calls: a row for each call of a kernel: kernel, lines, source_ops, stacks (lists of text, sorted, each text
-            once). A stack is a line, and below it the functions around it, the outermost first.
+            once). A stack is a line, and below it the functions around it, the outermost first. And module: the
+            innermost module that all nodes of the call are in; null if that is not known.
         inside (UInt32): for each row of ranges, the row of the range of compiled code that it runs in.
 
 A kernel is found by its name, among the graphs of its rank. Several graphs may have a kernel of that name, and a graph
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -72,7 +74,8 @@ def matched(trace: Tables) -> Matches:
     item = nearest(ranges, kernels.is_not_null())
     of_ranges = of_items.gather(item)
     of_work = _of_work(trace, names, inside, kernels, of_items, item, index)
-    shown = calls.select("kernel", "lines", "source_ops", "stacks")
+    shown = calls.select("kernel", "lines", "source_ops", "stacks", "module")
+    shown = pl.concat([shown, shown.with_columns(module=pl.lit(None, dtype=pl.String))])
     return Matches(of_work, of_ranges, shown, nearest(ranges, names["is_call"] | names["is_region"]))
 
 
@@ -95,7 +98,7 @@ def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
 def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each call of a kernel, with what is known about it."""
     place = line_text(_col("file"), _col("line"), _col("function"))
-    texts = ("kernel", "compile_id", "aot_id", "cache_key", "phase", "source_ops")
+    texts = ("kernel", "compile_id", "aot_id", "cache_key", "phase", "source_ops", "module_path")
     rows = provenance.with_columns(_col(texts).cast(pl.String), _col("stack").cast(pl.String), place=place)
     key = ("rank", "graph", "kernel", "call_number")
     # Only the line is known of some nodes. If other nodes of the line have a stack, theirs is taken.
@@ -105,12 +108,33 @@ def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
         text=pl.concat_str("place", pl.coalesce("stack", alone), separator="\n"),
         is_chosen=~is_alone | is_alone.all().over(*key, "place"),
     )
-    return rows.group_by(key, maintain_order=True).agg(
-        _col("compile_id", "aot_id", "cache_key", "phase").first(),
-        lines=_col("place").drop_nulls().unique().sort(),
-        stacks=_col("text").filter("is_chosen").drop_nulls().unique().sort(),
-        source_ops=_col("source_ops").first().str.split("; "),
+    return (
+        rows.group_by(key, maintain_order=True)
+        .agg(
+            _col("compile_id", "aot_id", "cache_key", "phase").first(),
+            lines=_col("place").drop_nulls().unique().sort(),
+            stacks=_col("text").filter("is_chosen").drop_nulls().unique().sort(),
+            source_ops=_col("source_ops").first().str.split("; "),
+            modules=_col("module_path").filter(_col("node").is_not_null()).unique(maintain_order=True),
+        )
+        .with_columns(module=_col("modules").map_elements(_common_module, return_dtype=pl.String))
     )
+
+
+def _common_module(paths: pl.Series) -> str | None:
+    """Returns the innermost module that all of these are in, None if one of them is null."""
+    names = paths.to_list()
+    if not names or None in names:
+        return None
+    parts = zip(*(name.split(".") for name in names), strict=False)
+    return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts)) or None
+
+
+def compiled_modules(trace: Tables) -> pl.Series:
+    """Returns for each range of compiled code the module of its kernel, null for all others."""
+    matches = matched(trace)
+    call = matches.of_ranges
+    return matches.calls["module"].cast(pl.Categorical).gather(call.set((call == AMBIGUOUS).fill_null(False), None))
 
 
 def line_text(file: pl.Expr, line: pl.Expr, function: pl.Expr) -> pl.Expr:
@@ -128,7 +152,8 @@ class _Index:
         self.graphs: dict[int, list[int]] = {}  # by rank
         self.named: dict[tuple[int, str], list[int]] = {}  # graphs by rank and kernel
         self.first: dict[tuple[int, int], int] = {}  # a call of each graph
-        self.says: list[object] = []
+        # What each call says of its lines, ops and module; then the same without modules.
+        self.says: list[tuple[tuple[str, ...], tuple[str, ...], str | None]] = []
         for row in self.rows:
             graph = (row["rank"], row["graph"])
             if graph not in self.first:
@@ -139,10 +164,11 @@ class _Index:
                 if not own:
                     self.named.setdefault((row["rank"], name), []).append(row["graph"])
                 own.append(row["call"])
-            self.says.append((tuple(row["lines"]), tuple(row["source_ops"] or ())))
+            self.says.append((tuple(row["lines"]), tuple(row["source_ops"] or ()), row["module"]))
         for kernels in self.of_graph.values():
             for own in kernels.values():
                 own.sort(key=lambda call: (self.rows[call]["call_number"] or 0, call))
+        self.says += [(*says[:2], None) for says in self.says]
         known = {name for graph in self.of_graph.values() for name in graph}
         self.externs = {name for name in known if "::" in name}
         self.kernels = known - self.externs
@@ -169,13 +195,15 @@ class _Index:
         return [AMBIGUOUS if one is None else one] * count
 
     def _agreed(self, calls: Iterable[int]) -> int | None:
-        """Returns the first of the calls if all say the same, or None if there is none."""
+        """Returns the first of the calls if all say the same, or None if there is none. If they only have other
+        modules, returns the copy of the first that has none."""
         some = list(calls)
         if not some:
             return None
-        if AMBIGUOUS in some or any(self.says[call] != self.says[some[0]] for call in some):
+        first = self.says[some[0]]
+        if AMBIGUOUS in some or any(self.says[call][:2] != first[:2] for call in some):
             return AMBIGUOUS
-        return some[0]
+        return some[0] if all(self.says[call] == first for call in some) else some[0] % len(self.rows) + len(self.rows)
 
     def _fitting(self, around: Around) -> Sequence[int]:
         """Returns the graphs that what is around the kernels leaves."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan.analysis.analysed import Analysis
-from opspan.analysis.modules import modules
+from opspan.analysis.modules import modules_of
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import marked_steps, steps, steps_named
 from opspan.tables import Tables, tables
@@ -34,7 +34,7 @@ def analysed_like(trace: Tables, parts: Sequence[Tables]) -> Tables:
     attributed = Analysis(trace).attributed
     ranges = attributed.ranges
     if any("module" in part.ranges.columns for part in parts):
-        ranges = modules(ranges, attributed.functions)
+        ranges = modules_of(attributed)
     if stepped := [part.ranges for part in parts if "step" in part.ranges.columns]:
         # The pattern of the steps is unknown here, but their names are known.
         names = {name for frame in stepped for name in frame["step"].unique()} - {None}

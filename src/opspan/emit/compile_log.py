@@ -29,8 +29,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from opspan.emit import notices, ranges, unharmed
+from opspan.emit.compiled_graphs import modules_of_graph, nodes_of_kernels
 
 PREFIX: Final = "torch.compile log"
+# The entries that opspan itself adds: right after that of a graph, and right before that of mappings.
+MODULES: Final = "opspan_modules"
+NODES: Final = "inductor_triton_kernel_to_post_grad_nodes"
+_IDS: Final = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 _PIECE: Final = 3_000  # characters of base64 in a mark. A capture keeps 4,096 bytes of a text
 _MOST: Final = 64 << 20  # characters of all marks that are kept
 _LONGEST_TEXT: Final = 2_000  # of a value in an entry; longer ones are torch's own settings
@@ -168,6 +173,18 @@ class _CompileLog(logging.Handler):
             "values": {key: _without_long_texts(value) for key, value in values.items()},
             "payload": _KEPT[name](payload) if isinstance(payload, str) else None,
         }
+        doing = "looking into compiled graphs"
+        self._add(NODES, values, unharmed.call(doing, nodes_of_kernels, name))
+        self._keep(entry)
+        self._add(MODULES, values, unharmed.call(doing, modules_of_graph, name))
+
+    def _add(self, name: str, values: dict[str, Any], data: object) -> None:
+        """Keeps an entry of ours about the compilation that torch's entry is about."""
+        if data:
+            ids = {key: values[key] for key in _IDS if key in values}
+            self._keep({"values": {"artifact": {"name": name}, **ids}, "payload": json.dumps(data)})
+
+    def _keep(self, entry: dict[str, Any]) -> None:
         self._entries += 1
         for text in _texts(self._entries, entry):
             self._marks.append(text)

@@ -48,6 +48,12 @@ PROVENANCE = TableSchema(
         Column("function", NAME, "Function in this file."),
         Column("stack", NAME, "Python functions around this line, one per line of text, the outermost first."),
         Column(
+            "module_path",
+            NAME,
+            "Module of the model that the node is from, such as MLP.layers.0; of a backward node, that of its forward. "
+            "Null: from none, or not known. Only recordings with `compiled=True` have it.",
+        ),
+        Column(
             "known_by",
             KNOWN_BY,
             "artifact: the compiler wrote it down; code: from comments in the generated code; name: from the kernel's "

@@ -19,6 +19,7 @@ from typing import Any
 
 from opspan.fused_names import extern_op, fused_ops
 from opspan.readers.compile_logs.graph_text import Node
+from opspan.readers.compile_logs.module_paths import Modules
 from opspan.readers.compile_logs.output_code import CodeCall, OutputCode, Sources
 from opspan.readers.compile_logs.stacks import Place, Stack, stack_of
 
@@ -37,6 +38,8 @@ class CompiledGraph:
     before: dict[str, Node] = field(default_factory=dict)  # the graph before autograd
     nodes: dict[str, Node] = field(default_factory=dict)
     to_before: dict[str, list[str]] = field(default_factory=dict)  # node -> nodes before autograd
+    modules_before: Modules = field(default_factory=Modules)
+    modules: dict[str, str] = field(default_factory=dict)  # node -> path of its module
     kernel_nodes: dict[str, list[str]] = field(default_factory=dict)
     kernel_before: dict[str, list[str]] = field(default_factory=dict)  # kernel -> nodes before autograd
     kernel_stacks: dict[str, list[str]] = field(default_factory=dict)
@@ -123,10 +126,17 @@ class CompiledGraph:
             node = self.nodes.get(name, Node(None, None))
             before = [self.before[one] for one in self.to_before.get(name, []) if one in self.before]
             called = _SEPARATOR.join(dict.fromkeys(one.op for one in before if one.op)) or None
-            row = {"node": name, "op": node.op, "written_as": called}
+            row = {"node": name, "op": node.op, "written_as": called, "module_path": self._module_of(name)}
             places = [node.place] if node.place else dict.fromkeys(one.place for one in before if one.place)
             rows += [row | _of_place(place) for place in places] or [row]
         return rows
+
+    def _module_of(self, node: str) -> str | None:
+        path = self.modules.get(node)
+        if path is None:
+            known = {self.modules_before.paths.get(one) for one in self.to_before.get(node, ())}
+            path = known.pop() if len(known) == 1 else None
+        return self.modules_before.name_of(path) if path is not None else None
 
     def _rows_before(self, names: Iterable[str]) -> list[Row]:
         nodes = [self.before[name] for name in names if name in self.before]

@@ -28,6 +28,7 @@ from opspan.readers.compile_logs.compilations import BREAK, CompilationLog, Row,
 from opspan.readers.compile_logs.graph import CompiledGraph
 from opspan.readers.compile_logs.graph_text import Node, nodes_of
 from opspan.readers.compile_logs.lines import Entry, entries
+from opspan.readers.compile_logs.module_paths import MODULES, Modules, texts_of
 from opspan.readers.compile_logs.output_code import code_of
 from opspan.tables import Issues
 
@@ -42,7 +43,7 @@ _ORDER = (
 _ALIASES = {"after_post_grad_graph": "inductor_post_grad_graph"}
 _BEFORE_AUTOGRAD = ("dynamo_output_graph", "before_pre_grad_graph", "after_pre_grad_graph")
 _CACHE = ("fx_graph_cache_miss", "fx_graph_cache_hit", "fx_graph_cache_bypass")
-_WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE, BREAK))
+_WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE, BREAK, MODULES))
 # Kinds of artifacts that say nothing about kernels: the begin of their names.
 _OTHERS: tuple[str, ...] = (
     "aot_",
@@ -83,6 +84,7 @@ class CompiledProcess:
 class _Compilation:
     graph: CompiledGraph | None = None
     before: dict[str, Node] = field(default_factory=dict)
+    modules: Modules = field(default_factory=Modules)
     reached: int = -1  # index in _ORDER of the last entry
     caches: list[str] = field(default_factory=list)  # hit, miss or bypass of each graph since the last metrics
 
@@ -141,6 +143,9 @@ class ProcessLog:
         if name in _BEFORE_AUTOGRAD:
             compilation.before |= nodes_of(payload)
             return
+        if name == MODULES:
+            _add_modules(compilation.modules, compilation.graph, payload)
+            return
         if name in _CACHE:
             if len(compilation.caches) < _MOST_OPEN:
                 compilation.caches.append(name.rpartition("_")[2])
@@ -152,7 +157,9 @@ class ProcessLog:
         name = _ALIASES.get(name, name)
         graph, order = compilation.graph, _ORDER.index(name)
         if graph is None or order <= compilation.reached:
-            graph = CompiledGraph(_compile_id(key), key[-1], before=compilation.before)
+            graph = CompiledGraph(
+                _compile_id(key), key[-1], before=compilation.before, modules_before=compilation.modules
+            )
             self.process.graphs.append(graph)
             compilation.graph = graph
         compilation.reached = order
@@ -176,6 +183,18 @@ def _compile_id(key: tuple[int | None, ...]) -> str | None:
 
 
 # --- what each entry adds to its graph
+
+
+def _add_modules(modules: Modules, graph: CompiledGraph | None, payload: str) -> None:
+    values = json.loads(payload)
+    if not isinstance(values, dict):
+        raise ValueError(payload[:80])
+    paths = texts_of(values.get("nodes"))
+    modules.roots |= texts_of(values.get("roots"))
+    if values.get("graph") == "before":
+        modules.paths |= paths
+    elif graph is not None:
+        graph.modules |= paths
 
 
 def _add_nodes(graph: CompiledGraph, payload: str) -> None:

@@ -1,0 +1,74 @@
+"""Finds what torch.compile's log leaves out of a graph, while torch writes an entry about this graph.
+
+    modules_of_graph(name) -> {"graph": "before", "roots": {"self": "MLP"}, "nodes": {"linear": "L['self'].layers.0"}}
+    nodes_of_kernels(name) -> {"cpp_fused_relu_0:1": ["relu"]}, which torch leaves out for a backward
+
+`name` is that of the entry. torch's log has no modules, but nodes have them, and the graph is a local variable of the
+function that writes the entry. `roots` has the classes of modules that the compiled function has as variables. A graph
+from torch's cache is written by other functions, which have no graph: then nothing is found.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any, Final
+
+_BEFORE: Final = ("compile_and_call_fx_graph",)
+_COMPILED: Final = ("codegen_and_compile", "fx_codegen_and_compile")
+# For each entry: which graph it is, and the functions that write it and have the graph as `gm`.
+_WRITERS: Final = {
+    "dynamo_output_graph": ("before", _BEFORE),
+    "inductor_post_grad_graph": ("compiled", _COMPILED),
+    "after_post_grad_graph": ("compiled", _COMPILED),
+}
+_DEEPEST: Final = 16  # frames between the handler and the function
+
+
+def modules_of_graph(name: str) -> dict[str, Any] | None:
+    """Returns the modules of the nodes; None if they are not known."""
+    which, functions = _WRITERS.get(name, ("", ()))
+    frame = _caller(functions)
+    if frame is None:
+        return None
+    graph = getattr(frame.f_locals.get("gm"), "graph", None)
+    nodes = {node.name: path for node in getattr(graph, "nodes", ()) if (path := _path_of(node))}
+    roots = _roots(frame.f_locals.get("self")) if which == "before" else {}
+    return {"graph": which, "roots": roots, "nodes": nodes} if nodes else None
+
+
+def nodes_of_kernels(name: str) -> dict[str, list[str]] | None:
+    """Returns the nodes of the compiled graph that each kernel computes; None if they are not known."""
+    if name != "inductor_provenance_tracking_node_mappings" or _caller(_COMPILED) is None:
+        return None
+    from torch._inductor import debug
+
+    return getattr(debug, "_inductor_triton_kernel_to_post_grad_node_info", None) or None
+
+
+def _caller(functions: tuple[str, ...]) -> FrameType | None:
+    """Returns the frame of the nearest caller with one of these names."""
+    frame: FrameType | None = sys._getframe(2) if functions else None
+    for _ in range(_DEEPEST):
+        if frame is None or frame.f_code.co_name in functions:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _path_of(node: Any) -> str | None:
+    """Returns the path of the innermost module that the node is from; of a backward node, that of its forward node."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return None
+    path = next(reversed(stack.values()))[0]
+    return path if isinstance(path, str) else None
+
+
+def _roots(output_graph: Any) -> dict[str, str]:
+    from torch.nn import Module
+
+    scope = getattr(output_graph, "local_scope", None)
+    if not isinstance(scope, dict):
+        return {}
+    return {name: type(value).__name__ for name, value in scope.items() if isinstance(value, Module)}
