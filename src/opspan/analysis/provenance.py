@@ -152,7 +152,7 @@ class _Index:
         self.graphs: dict[int, list[int]] = {}  # by rank
         self.named: dict[tuple[int, str], list[int]] = {}  # graphs by rank and kernel
         self.first: dict[tuple[int, int], int] = {}  # a call of each graph
-        # What each call says of its lines, ops and module; then the same without modules.
+        # The lines, ops and module of each call; then the same without modules.
         self.says: list[tuple[tuple[str, ...], tuple[str, ...], str | None]] = []
         for row in self.rows:
             graph = (row["rank"], row["graph"])
