@@ -182,7 +182,7 @@ class _CompileLog(logging.Handler):
         """Keeps an entry of ours about the compilation that torch's entry is about."""
         if data:
             ids = {key: values[key] for key in _IDS if key in values}
-            self._keep({"values": {"artifact": {"name": name}, **ids}, "payload": json.dumps(data)})
+            self._keep({"values": {"artifact": {"name": name}, **ids}, "payload": json.dumps(data, default=list)})
 
     def _keep(self, entry: dict[str, Any]) -> None:
         self._entries += 1
