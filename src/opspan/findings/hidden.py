@@ -93,7 +93,9 @@ def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
     calls = calls.join(analysis.waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
-    calls = calls.with_columns(usual_ns=length().median().over(*PROCESS, "name").cast(pl.Int64))
+    # The median is a float, and of a damaged file it may be too large: _LONG times the limit still fits.
+    usual_ns = length().median().clip(upper_bound=2.0**60)
+    calls = calls.with_columns(usual_ns=usual_ns.over(*PROCESS, "name").cast(pl.Int64))
     long = calls.filter(length() > _LONG * _col("usual_ns"))
     return calls, long.with_columns(start_ns=_col("start_ns") + _col("usual_ns"))
 
