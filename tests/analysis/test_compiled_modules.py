@@ -70,6 +70,7 @@ def test_where_the_order_does_not_tell_the_line_is_known_and_the_module_is_not(t
         ({"add": "L['self']", "add_1": "L['self'].layers.10"}, "Net"),
         ({"add": "L['model'].fc", "add_1": "L['model'].fc"}, "fc"),
         ({"add": "a.b", "add_1": "a.c"}, "a"),
+        ({"add": "L['self']._modules['layers']._modules['0'].fc", "add_1": "L['self'].layers.0.fc"}, "Net.layers.0.fc"),
         ({"add": "a.b", "add_1": "c.b"}, None),
         ({"add": "L['self'].fc"}, None),
         ({"add": "L['self'].fc", "add_1": 7}, None),

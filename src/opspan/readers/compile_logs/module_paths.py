@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 MODULES = "opspan_modules"
 _VARIABLE = re.compile(r"^[LG]\['(\w{1,200})'\]\.?(.*)$")
+_CHILD = re.compile(r"\._modules\['([^']{1,200})'\]")  # as torch 2.9 writes children of containers
 _LONGEST = 1_000  # characters of a path
 
 
@@ -25,9 +26,10 @@ class Modules:
 
     def name_of(self, path: str) -> str | None:
         """Returns the module's name as ranges of modules have it: MLP.layers.0."""
-        match = _VARIABLE.match(path[:_LONGEST])
+        path = _CHILD.sub(r".\1", path[:_LONGEST])
+        match = _VARIABLE.match(path)
         if match is None:
-            return path[:_LONGEST] or None
+            return path or None
         return ".".join(filter(None, (self.roots.get(match[1]), match[2]))) or None
 
 
