@@ -1,7 +1,8 @@
 """Rules about programs under torch.compile: repeated compiling, graph breaks, and the time of compiling.
 
-The trace says when torch compiled. Logs of the compiler (`--compiled`) say what and why, but not when: a log may even
-be of another run of the same program. So a finding that only a log shows has no time at stake.
+The trace says when torch compiled. What the compiler wrote says what and why. Recordings with compiled=True know when
+it was written, but a log (`--compiled`) may even be of another run of the same program. So a finding that only the
+compiler's words show has no time at stake.
 """
 
 from __future__ import annotations
@@ -85,8 +86,7 @@ def _logged_again(run: Run) -> Evidence | None:
             "{functions} functions were compiled more than once, {again} times more in all, for {again_ns}, {when}; "
             "{place} was compiled {place_times} times: {reason}"
         )
-    ranks = ranks_of(compilations_of(run.trace).filter("is_again"))
-    return Evidence(None, figures, words, "certain", ranks=ranks, sentence=sentence)
+    return Evidence(None, figures, words, "certain", ranks=ranks_of(again), sentence=sentence)
 
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
