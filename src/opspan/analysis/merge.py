@@ -16,6 +16,7 @@ from opspan.analysis.together import analysed_like
 from opspan.errors import UsageError
 from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.compiled import COMPILED
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
 # The two tools may record starts of the same range that differ by up to this much, because the tools themselves take
@@ -64,7 +65,7 @@ def merge(one: Tables, other: Tables) -> Tables:
     theirs = {name: moved(name, frame, ranks, ids, alignment.shift_ns) for name, frame in theirs.items()}
     same = same.with_columns(pl.col("other") + ids["ranges"])
     # Both may have the same log of the compiler. The longer one is kept.
-    for name in ("provenance", "compilations", "graph_breaks"):
+    for name in COMPILED:
         if theirs[name].height > one.frames[name].height:
             one = one.replace(**{name: one.frames[name].clear()})
         else:

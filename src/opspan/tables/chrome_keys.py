@@ -10,6 +10,7 @@ The first key of each table (`range`, `call`, ...) says which table the event is
 from __future__ import annotations
 
 from opspan.tables import schema
+from opspan.tables.compiled import COMPILED
 
 VERSION = 1
 MARK, TABLES = "opspan", "opspanTables"  # top-level members of the file
@@ -24,7 +25,6 @@ UNNAMED = "Unnamed"  # marks an event whose row has no name
 SAMPLED = '{"sampled": "at ops"}'
 
 CYCLES = "cycles"  # a member of opspanTables, which says when each cycle began
-COMPILED = ("provenance", "compilations", "graph_breaks")
 # Tables whose rows are not events. These tables are written as columns.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", *COMPILED, "issues")
 

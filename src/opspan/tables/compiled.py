@@ -146,6 +146,8 @@ GRAPH_BREAKS = TableSchema(
     ),
 )
 
+COMPILED = (PROVENANCE.name, COMPILATIONS.name, GRAPH_BREAKS.name)
+
 CODES: dict[str, Code] = {
     "foreign_lines": Code(
         "info",
