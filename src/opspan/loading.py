@@ -288,12 +288,9 @@ def _launches_graphs(trace: Tables) -> bool:
 def _has_compiled_calls(trace: Tables) -> bool:
     """Returns whether compiled code runs in a trace that may have marks with the compiler's log. Traces of
     torch.profiler have none."""
-    import polars as pl
+    from opspan.analysis.provenance import has_compiled_code
 
-    if trace.metadata.source == "kineto" or trace.provenance.height:
-        return False
-    names = trace.ranges["name"].unique().cast(pl.String)
-    return bool(names.str.contains(r"^(## Call CompiledFxGraph |Torch-Compiled Region: )").any())
+    return trace.metadata.source != "kineto" and trace.provenance.is_empty() and has_compiled_code(trace.ranges)
 
 
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:

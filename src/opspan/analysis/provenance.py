@@ -63,6 +63,12 @@ class Around(NamedTuple):
     kernels: tuple[tuple[str, int], ...]  # each kernel, and how often it is there
 
 
+def has_compiled_code(ranges: pl.DataFrame) -> bool:
+    """Returns whether compiled code runs in one of the ranges."""
+    names = ranges["name"].unique().cast(pl.String)
+    return bool(names.str.contains(f"{_CALL}|{_REGION}").any())
+
+
 def matched(trace: Tables) -> Matches:
     ranges = trace.ranges
     calls = _calls(trace.provenance)
