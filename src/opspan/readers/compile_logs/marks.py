@@ -50,11 +50,13 @@ def entries_of(pieces: pl.DataFrame, issues: Issues) -> Iterator[Entry]:
             if values is None:
                 issues.add("damaged_log", detail="a mark is missing or damaged")
                 continue
-            payload, own = values.get("payload"), values["values"]
-            if isinstance(payload, str):
+            own, payload = values["values"], values.get("payload")
+            if not isinstance(payload, str):
+                payload = None
+            else:
                 # As in a log of TORCH_TRACE, where it tells entries about the same compilation apart.
                 own["has_payload"] = hashlib.md5(payload.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
-            yield Entry(int(pid or 0), own, payload if isinstance(payload, str) else None, one["time_ns"][0])
+            yield Entry(int(pid or 0), own, payload, one["time_ns"][0])
 
 
 def _unpacked(pieces: pl.DataFrame, meter: Meter) -> dict[str, Any] | None:
