@@ -1,10 +1,8 @@
-"""Finds the recordings of captured graphs that lie beside a trace, as serving engines write them.
+"""Finds the traces of graph captures that belong to a trace of a serving engine.
 
-    graph_captures(trace, paths) -> the files, each with the batch size that its name or the engine's list says.
-        `paths` are those that the user named; without any, it is the folder `capture_traces` beside the trace.
-
-Files of other ranks are left out: graph_capture_rank_0.<time>.pt.trace.json.gz (vLLM), bs_32_rank0.json.gz (SGLang),
-capture_trace_rank_0.json.gz (xDiT). The list execution_details.json has the batch size of each file.
+The engine profiles the capture of each graph, and writes the traces into the folder `capture_traces` beside its trace:
+graph_capture_rank_0.<time>.pt.trace.json.gz (vLLM), bs_32_rank0.json.gz (SGLang), capture_trace_rank_0.json.gz (xDiT).
+The batch size of a capture is in the file's name, or in the list execution_details.json beside the files.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from opspan.tables.ranks import rank_in_name
 
 FOLDER = "capture_traces"
 _LIST = "execution_details.json"
-_MOST_BYTES = 1 << 20  # of the list
+_MOST_BYTES = 1 << 20  # limit on the size of the list
 _MOST_FILES = 2_000
 _BATCH_SIZE = re.compile(r"(?<![A-Za-z0-9])bs_([0-9]{1,9})(?![0-9])")
 
@@ -35,7 +33,8 @@ class GraphCapture(NamedTuple):
 
 
 def graph_captures(trace: Path, rank: int | None, paths: Sequence[str | os.PathLike[str]]) -> list[GraphCapture]:
-    """Returns the recordings. `rank` is the one that the trace itself states; without it, that of its name counts."""
+    """Returns the graph captures of the trace's rank. `rank`: the rank that the trace states; if it is None, the rank
+    in the trace's name counts. `paths`: files or folders that the user named, instead of the folder `capture_traces`."""
     folder = trace.parent / FOLDER
     if not paths:
         paths = [folder] if is_folder(folder) else []
@@ -65,7 +64,7 @@ def _traces(folder: Path) -> list[Path]:
 
 
 def _of_rank(files: list[Path], rank: int | None) -> list[Path]:
-    """Leaves out files of other ranks. If the rank is unknown, or no file has it, all files count."""
+    """Leaves out files of other ranks. Returns all files if the rank is unknown, or if every file has another rank."""
     own = [path for path in files if rank_in_name(path.name) in (None, rank)]
     return own if rank is not None and own else files
 
@@ -76,7 +75,7 @@ def _in_name(name: str) -> int | None:
 
 
 def _listed(path: Path) -> dict[str, int]:
-    """Returns the batch size of each file in the engine's list; nothing if there is no list, or it is damaged."""
+    """Returns file name -> batch size from the engine's list; nothing if the list is missing or damaged."""
     try:
         with open_file(path) as stream:
             rows: Any = json.loads(stream.read(_MOST_BYTES))

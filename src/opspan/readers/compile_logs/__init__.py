@@ -1,11 +1,11 @@
-"""Reads what torch.compile wrote, and adds it to a trace: about its kernels as the table `provenance`, about compiling
-as the tables `compilations` and `graph_breaks`.
+"""Reads files and marks that torch.compile wrote, and adds their content to the tables of a trace: `provenance` (where
+kernels came from), `compilations` and `graph_breaks`.
 
-    add_to(trace, path) -> the trace with the tables. The path is a folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG=1, a
-        log in it, or a JSON of artifacts.
-    with_marks_read(trace, marks) -> the trace without these marks, and with the table if they are a log.
+    add_to(trace, path) -> the trace with rows from a folder of TORCH_TRACE or TORCH_COMPILE_DEBUG=1, from a log in such
+        a folder, or from a JSON file about kernels.
+    with_marks_read(trace, marks) -> the trace with rows from the marks that hold torch.compile's log.
 
-This is no reader of traces: it has no times. All texts in these files are data: nothing of them is run.
+This package is not a reader (registry.Reader): it only adds rows to a trace. Code in the files is parsed, but never run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _col = pl.col
 
 
 def add_to(trace: Tables, path: Path) -> Tables:
-    """Returns the trace with what the compiler wrote about its ranks. A process is found by its rank or its number."""
+    """Returns the trace with the rows of all compiled processes that belong to its ranks."""
     processes, issues = read_folder(path)
     more = Issues(str(path))
     pids = _pids(trace)
     placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
-    # Logs that the user names replace those of the trace itself, for their ranks.
+    # For the ranks in the user's logs, these logs replace the rows that the trace already has.
     named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)
     is_other = ~_col("rank").is_in(named.implode())
     own = (trace.provenance, trace.compilations, trace.graph_breaks)
@@ -52,7 +52,7 @@ def add_to(trace: Tables, path: Path) -> Tables:
 
 
 def with_marks_read(trace: Tables, marks: pl.DataFrame) -> Tables:
-    """Returns the trace with what the compiler wrote into these marks, and without the marks that are from it."""
+    """Returns the trace with the rows from torch.compile's log in these marks. Removes the marks that hold this log."""
     pieces = pieces_of(marks)
     if pieces.is_empty():
         return trace
@@ -69,7 +69,7 @@ def with_marks_read(trace: Tables, marks: pl.DataFrame) -> Tables:
 
 
 def _with_processes(trace: Tables, placed: Iterable[tuple[CompiledProcess, Sequence[int]]], issues: Issues) -> Tables:
-    """Returns the trace with what the processes compiled. Each of them is about the ranks beside it."""
+    """Returns the trace with the rows of the processes. `placed`: each process, and the ranks that get its rows."""
     compiling = CompilingRows(trace)
     frames, next_id = [trace.provenance], id_count(trace.provenance)
     for process, ranks in placed:
@@ -97,7 +97,8 @@ def _frame(process: CompiledProcess) -> pl.DataFrame:
 
 
 def _ranks_of(process: CompiledProcess, trace: Tables, pids: dict[int, set[int]]) -> Sequence[int]:
-    """Returns the ranks of the trace that are the process. A log of an unknown process is about all ranks."""
+    """Returns the ranks of the trace that belong to the process, by its rank or its pid. If the log states no rank and
+    the pid does not decide, returns all ranks."""
     known = {rank.rank for rank in trace.ranks if rank.rank_by != ORDER}
     if process.rank is not None and process.rank in known:
         return (process.rank,)

@@ -1,14 +1,14 @@
-"""Reads what a log of TORCH_TRACE says about compiling itself: the rows of the tables `compilations` and
-`graph_breaks`.
+"""Reads compilations and graph breaks from the entries of a TORCH_TRACE log (lines.py). They are rows of the tables
+`compilations` and `graph_breaks`.
 
-A compilation is one entry without a payload, which torch writes when it is done with a frame or a backward:
+torch writes one entry without a payload when it has compiled a frame (a Python function) or a backward:
 
     {"compilation_metrics": {"co_name": "f", "dynamo_cumulative_compile_time_us": 1806502, "recompile_reason": "0/0:
      tensor 'x' size mismatch at index 0. expected 3, actual 4", ...}, "frame_id": 0, "frame_compile_id": 1, ...}
 
-`bwd_compilation_metrics` is that of a backward. `compilation_metrics_runtime` is about running, and is not read.
+For a backward, the key is `bwd_compilation_metrics`. `compilation_metrics_runtime` describes running, and is not read.
 
-A graph break is an artifact `dynamo_graph_break_reason`, whose payload is text for people:
+A graph break is an entry with the artifact `dynamo_graph_break_reason`. Its payload is text for people:
 
     Graph break in user code at prog.py:5
     Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
@@ -37,11 +37,11 @@ from opspan.tables.compiled import MOST_REASON, MOST_STACK
 BREAK = "dynamo_graph_break_reason"
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _MOST_NS = 2**62
-_MOST_NAME = 1_000  # characters of a name
-_MOST_PAYLOAD = 1_000_000  # characters of a payload that are looked at
+_MOST_NAME = 1_000  # limit on the characters of a name
+_MOST_PAYLOAD = 1_000_000  # limit on the characters of a payload that are parsed
 _COMPILATIONS = Limit("compilations are in the log of a process", always=20_000)
 _BREAKS = Limit("graph breaks are in the log of a process", always=20_000)
-# Column -> its field in microseconds, and in older versions in seconds.
+# Column -> name of the metric in microseconds, and name of the metric in older versions, in seconds.
 _PHASES = {
     "dynamo_ns": ("dynamo_cumulative_compile_time_us", "entire_frame_compile_time_s"),
     "aot_autograd_ns": ("aot_autograd_cumulative_compile_time_us", "backend_compile_time_s"),
@@ -61,22 +61,22 @@ Row = dict[str, Any]
 
 
 class CompilationLog:
-    """The compilations and graph breaks of a process. An entry that comes again, as in logs that were copied
-    together, counts once."""
+    """Collects the compilations and graph breaks of a process. An entry that occurs twice, as in concatenated logs,
+    counts once."""
 
     def __init__(
         self, pid: int | None, compilations: dict[bytes, Row], breaks: dict[bytes, Row], issues: Issues
     ) -> None:
-        self._compilations, self._breaks = compilations, breaks  # rows by the digests of their entries
+        self._compilations, self._breaks = compilations, breaks  # digest of an entry -> row
         self._pid = pid
         self._issues = issues
-        self._functions: dict[str | None, Row] = {}  # compile_id -> function, file and line of its forward
+        self._functions: dict[str | None, Row] = {}  # compile_id -> function, file and line of the forward
 
     def add_metrics(
         self, values: Row, compile_id: str | None, caches: Iterable[str], time_ns: int | None = None
     ) -> None:
-        """Adds the compilation that the entry describes. `caches`: hit, miss or bypass of each of its graphs.
-        `time_ns`: when torch wrote the entry, which it does when it is done."""
+        """Adds the compilation that an entry describes. `caches`: hit, miss or bypass for each of its graphs. `time_ns`:
+        torch wrote the entry, which is the end of the compilation."""
         name = metrics_of(values)
         if name is None or (digest := _digest(values)) is None:
             return
@@ -102,12 +102,12 @@ class CompilationLog:
 
 
 def metrics_of(values: Row) -> str | None:
-    """Returns the name of the metrics that the entry has, None if it is no compilation."""
+    """Returns the key of the metrics in an entry; None if the entry does not describe a compilation."""
     return next((name for name in _METRICS if isinstance(values.get(name), dict)), None)
 
 
 def _digest(values: Row) -> bytes | None:
-    """Returns a digest that only entries with the same values have; None if they are nested too deep."""
+    """Returns a digest, which is equal for entries with equal values; None if the values are nested too deeply."""
     try:
         text = json.dumps(values, sort_keys=True)
     except RecursionError:
@@ -125,7 +125,7 @@ def _has_room(rows: dict[bytes, Row], digest: bytes, limit: Limit, issues: Issue
 
 
 def compilation_row(name: str, values: Row, compile_id: str | None) -> Row:
-    """Returns the row of a compilation, without what only its process knows."""
+    """Returns the row of a compilation from its entry alone, without pid, cache and end_ns."""
     metrics = values[name]
     phases = {column: _duration_ns(metrics, *fields) for column, fields in _PHASES.items()}
     is_backward = name.startswith("bwd_") or metrics.get("is_forward") is False
@@ -159,7 +159,7 @@ def _whole_duration_ns(metrics: Row, dynamo_ns: int | None) -> int | None:
 def _duration_ns(metrics: Row, microseconds: str, seconds: str = "") -> int | None:
     for name, factor in ((microseconds, 1_000), (seconds, 1_000_000_000)):
         value = metrics.get(name)
-        # A comparison with NaN is false.
+        # NaN is left out, because every comparison with NaN is false.
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST_NS / factor:
             return round(value * factor)
     return None
@@ -170,14 +170,15 @@ def _whole(value: object, end: int) -> int | None:
 
 
 def _text(value: object, most: int = MOST_REASON) -> str | None:
-    """Returns a text that is not empty, cut. Halves of surrogate pairs, which JSON may hold, are replaced."""
+    """Returns the first `most` characters; None if the value is not a text or is blank. Replaces lone surrogates, which
+    JSON may hold but UTF-8 may not."""
     if not isinstance(value, str) or not value.strip():
         return None
     return value[:most].encode("utf-8", "replace").decode()
 
 
 def _texts(values: object) -> str | None:
-    """Returns the texts of a list as one. A set has no order, so they are sorted."""
+    """Joins a list of texts into one text. Sorts the list, because torch makes it from a set, which has no order."""
     if isinstance(values, str):
         return _text(values)
     if not isinstance(values, list):
@@ -206,7 +207,8 @@ def break_row(payload: str) -> Row:
 
 
 def _parts(payload: str) -> tuple[str, str]:
-    """Returns what comes before the program's stack, and this stack. The compiler's own traceback is in neither."""
+    """Splits a payload into the text before the program's stack, and the stack. Cuts off a traceback of the compiler
+    that follows the stack."""
     if match := _PROCESSED.search(payload):
         return payload[: match.start()], payload[match.end() :]
     if match := _STACK.search(payload):
@@ -218,7 +220,8 @@ def _parts(payload: str) -> tuple[str, str]:
 
 
 def _reason(before: str, payload: str) -> str:
-    """Returns the reason: what the text gives as the reason or, if it gives none, the error that was raised last."""
+    """Returns the stated reason; without one, the message of the error that was raised last; without an error, the text
+    before the stack."""
     if match := _REASON.search(before):
         text = before[match.end() :].strip()
         if (context := _WHILE.match(text)) and text[context.end() :].strip():

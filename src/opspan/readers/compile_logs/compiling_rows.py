@@ -1,4 +1,4 @@
-"""Puts the compilations and graph breaks of processes into the tables `compilations` and `graph_breaks` of a trace."""
+"""Adds the compilations and graph breaks of processes to the tables `compilations` and `graph_breaks` of a trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opspan.tables.tables import id_count
 
 
 class CompilingRows:
-    """The rows of several processes. If two logs have the same entry of a process, it counts once for each rank."""
+    """The rows of several processes. An entry that two logs of a process have counts once for each rank."""
 
     def __init__(self, trace: Tables) -> None:
         self._trace = trace
@@ -32,7 +32,7 @@ class CompilingRows:
                     known.setdefault((rank, process.pid, digest), {"rank": rank, **row})
 
     def frames(self) -> dict[str, pl.DataFrame]:
-        """Returns both tables of the trace with the rows that were added."""
+        """Returns both tables: the trace's rows, followed by the added rows."""
         frames = {}
         for table in (COMPILATIONS, GRAPH_BREAKS):
             before = self._trace.frames[table.name]

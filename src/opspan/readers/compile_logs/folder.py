@@ -1,9 +1,9 @@
-"""Finds what the compiler wrote in a folder, and reads it.
+"""Finds and reads the files that torch.compile wrote into a folder.
 
-dedicated_log_torch_trace_rank_0_x1y2.log          a log, of TORCH_TRACE=FOLDER
-run_2026_11_28_17_55-pid_32592/torchinductor/      of TORCH_COMPILE_DEBUG=1, with a folder for each graph
+dedicated_log_torch_trace_rank_0_x1y2.log          a log that TORCH_TRACE=FOLDER wrote
+run_2026_11_28_17_55-pid_32592/torchinductor/      written with TORCH_COMPILE_DEBUG=1: a folder for each graph
     model__0_forward_1.0/output_code.py, fx_graph_transformed.py, inductor_provenance_tracking_node_mappings.json
-kernels.json                                       torch._inductor.debug.create_kernel_information_json()
+kernels.json                                       output of torch._inductor.debug.create_kernel_information_json()
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IN_JSON = (b'"post_grad_nodes"', b'"stack_traces"', b'"cppCodeToPost"')
 
 
 def read_folder(path: Path) -> tuple[list[CompiledProcess], list[Issues]]:
-    """Reads the folder, or the one file. Raises an error if the compiler wrote nothing there."""
+    """Reads a folder or a single file. Raises an error if torch.compile wrote nothing there."""
     with boundary(path):
         if not path.exists():
             raise NotReadable(f"there is no {path_text(path)}; expected a folder of TORCH_TRACE, or a file in it")
@@ -61,7 +61,7 @@ def read_folder(path: Path) -> tuple[list[CompiledProcess], list[Issues]]:
             raise NotATrace(_nothing(path))
         told = {process.pid for process in processes if any(graph.kernel_stacks for graph in process.graphs)}
         for pid, folders in graphs.items():
-            if pid is None or pid not in told:  # the log of this process has all that the folders have, and more
+            if pid is None or pid not in told:  # otherwise the log already has the content of the folders
                 one = Issues(str(path))
                 processes.append(CompiledProcess(pid, None, [_read_graph(folder, one) for folder in folders]))
                 issues.append(one)
@@ -76,7 +76,7 @@ def _nothing(path: Path) -> str:
 
 
 def _walk(path: Path) -> tuple[list[Path], dict[int | None, list[Path]]]:
-    """Returns the files that may be logs, and by process the folders of graphs."""
+    """Returns the files that may be logs or JSON, and for each process id the folders of its graphs."""
     files: list[Path] = []
     graphs: dict[int | None, list[Path]] = {}
     left = FILES.allows()
@@ -96,7 +96,7 @@ def _walk(path: Path) -> tuple[list[Path], dict[int | None, list[Path]]]:
 
 
 def _head(file: Path) -> bytes:
-    """Returns the first bytes of the content, unpacked; none if it cannot be read."""
+    """Returns the first bytes of the file's unpacked content; no bytes if the file cannot be read."""
     try:
         with open_file(file) as stream:
             head = stream.read(16)
@@ -125,7 +125,8 @@ def _read_file(file: Path) -> tuple[list[CompiledProcess], list[Issues]]:
 
 
 def _of_json(file: Path, raw: bytes) -> CompiledGraph:
-    """Reads kernels, each with stack_traces, post_grad_nodes and pre_grad_nodes; or the JSON of an artifact alone."""
+    """Reads one of three JSON files: stack_traces, post_grad_nodes and pre_grad_nodes of each kernel; node mappings; or
+    kernel -> stacks."""
     graph = CompiledGraph()
     try:
         values = json.loads(raw)
@@ -150,7 +151,7 @@ def _column(kernels: dict[str, dict[str, list[str]]], name: str) -> dict[str, li
 
 
 def _read_graph(folder: Path, issues: Issues) -> CompiledGraph:
-    """Reads the folder of a graph. Any of its files may be missing."""
+    """Reads the folder of a graph. Any of the files may be missing."""
     found = _GRAPH_NAME.search(folder.name)
     graph = CompiledGraph(aot_id=found[1] if found else None)
     for name, text in _texts(folder, issues):

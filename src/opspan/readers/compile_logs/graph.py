@@ -1,14 +1,14 @@
-"""Puts together what the compiler wrote about one graph, as rows of the table `provenance`.
+"""Combines the texts that the compiler wrote about one graph into rows of the table `provenance`.
 
-A graph is one compiled part of the program, for the forward or the backward. These texts are about it:
+A graph is a part of the program that was compiled as one unit, for the forward or the backward. Its texts are:
 
-    the graph before autograd   what the program called, and on which line
-    the compiled graph          its nodes, each with its line; nodes that a pattern replaced have none
+    the graph before autograd   the functions that the program called, each with the line of the call
+    the compiled graph          nodes, each with the program's line; nodes that replaced a pattern have no line
     node mappings               kernel -> nodes of the compiled graph, and node -> nodes before autograd
     stack traces                kernel -> stacks of the program's functions
     the generated code          kernels and their calls, with comments
 
-Kernels in mappings and stack traces may have the number of their call: `extern_kernels.mm:2`.
+In mappings and stack traces, the name of a kernel may end in the number of a call: `extern_kernels.mm:2`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.readers.compile_logs.stacks import Place, Stack, stack_of
 
 Row = dict[str, Any]
 _SEPARATOR = "; "
-_MOST_OF_A_KERNEL = 10_000  # the most nodes, and the most stacks, of one call of a kernel
+_MOST_OF_A_KERNEL = 10_000  # limit on the nodes, and on the stacks, of one kernel call
 
 
 @dataclass
@@ -35,11 +35,11 @@ class CompiledGraph:
     aot_id: str | None = None
     cache_key: str | None = None
     is_from_cache: bool = False
-    before: dict[str, Node] = field(default_factory=dict)  # the graph before autograd
+    before: dict[str, Node] = field(default_factory=dict)  # nodes of the graph before autograd
     nodes: dict[str, Node] = field(default_factory=dict)
-    to_before: dict[str, list[str]] = field(default_factory=dict)  # node -> nodes before autograd
+    to_before: dict[str, list[str]] = field(default_factory=dict)  # compiled node -> nodes before autograd
     modules_before: Modules = field(default_factory=Modules)
-    modules: dict[str, str] = field(default_factory=dict)  # node -> path of its module
+    modules: dict[str, str] = field(default_factory=dict)  # compiled node -> path of its module
     kernel_nodes: dict[str, list[str]] = field(default_factory=dict)
     kernel_before: dict[str, list[str]] = field(default_factory=dict)  # kernel -> nodes before autograd
     kernel_stacks: dict[str, list[str]] = field(default_factory=dict)
@@ -52,8 +52,8 @@ class CompiledGraph:
 
     @property
     def has_foreign_lines(self) -> bool:
-        """Returns whether the graph came from torch's cache with lines of another program, or of another version of
-        this one. The graph before autograd is of this run, and has all lines that the kernels can be from."""
+        """True if the graph came from torch's cache with source lines of another program, or of another version of the
+        program. This run wrote the graph before autograd, so a line that this graph lacks is foreign."""
         here = {place[:2] for node in self.before.values() if (place := node.place)}
         if not self.is_from_cache or not here:
             return False
@@ -62,7 +62,8 @@ class CompiledGraph:
         return any(place[:2] not in here for place in places if place)
 
     def rows(self) -> list[Row]:
-        """Returns the rows: one for each node of each call of a kernel, and one for each stack without a node."""
+        """Returns the rows of all kernel calls: one for each node, and one for each stack without a node. A call
+        without nodes and stacks has one row."""
         if self.has_foreign_lines:
             nodes = {name: node._replace(place=None) for name, node in self.nodes.items()}
             stacks: dict[str, list[str]] = {kernel: [] for kernel in self.kernel_stacks}
@@ -108,7 +109,7 @@ class CompiledGraph:
     ) -> list[Row]:
         is_cut = False
         if (own := extern_op(kernel)) is not None:
-            ops = (own,)  # comments on it have the ops of its inputs as well
+            ops = (own,)  # the comments on an extern kernel also name the ops of its inputs
         elif not ops and (named := fused_ops(kernel)) is not None:
             ops, is_cut = named
         whole = {
@@ -151,8 +152,8 @@ def split_number(key: str) -> tuple[str, int | None]:
 
 
 def with_stacks(rows: list[Row], stacks: list[Stack]) -> list[Row]:
-    """Adds each stack to the nodes that have its innermost line. If several stacks end in one line, it is not known
-    which of them a node has. Such stacks, and those whose line no node has, get rows of their own."""
+    """Adds each stack to the rows of nodes that have the stack's innermost line. Other stacks get separate rows: stacks
+    whose line no node has, and stacks that end in the same line, because a node of this line may have either stack."""
     by_line: dict[Place, list[Stack]] = {}
     for stack in dict.fromkeys(stacks):
         by_line.setdefault(stack.innermost, []).append(stack)
@@ -185,7 +186,7 @@ def _of_place(place: Place | None) -> Row:
 
 
 def _own_source_nodes(call: CodeCall) -> tuple[str, ...]:
-    """Returns the source nodes of a call. The comment on an extern kernel has the nodes of its inputs as well, and does
-    not say which is its own: so it must have only one."""
+    """Returns the source nodes of a call. The comment on an extern kernel may list nodes of the kernel's inputs too. So
+    the nodes of an extern kernel are known only if the comment lists a single node."""
     nodes = call.sources.source_nodes
     return nodes if len(nodes) == 1 or extern_op(call.kernel) is None else ()

@@ -1,4 +1,4 @@
-"""Reads the text of a graph: which op each node is, and which line of the program it came from.
+"""Reads the text of a graph: the op of each node, and the line of the program that the node came from.
 
     # File: model.py:9 in forward, code: y = self.fc(x)
     permute: "f32[64, 64][1, 64]cpu" = torch.ops.aten.permute.default(primals_1, [1, 0]);  primals_1 = None
@@ -6,8 +6,8 @@
     # No stacktrace found for following nodes
     mm_default: "f32[10, 30][30, 1]cuda:0" = torch.ops.aten.mm.default(mul, arg4_1);  mul = arg4_1 = None
 
-A line of the program stands above all nodes that came from it. Graphs before autograd call functions of Python
-(torch.relu), and have operators (x * 2).
+A comment with a line of the program stands above the nodes that came from this line. In graphs before autograd, a node
+may also call a Python function (torch.relu) or use an operator (x * 2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from opspan.fused_names import op_of
 from opspan.readers.compile_logs.stacks import Place
 
-_LONGEST = 8_192  # characters of a line that are looked at
+_LONGEST = 8_192  # limit on the characters of a line that are parsed
 _FILE = re.compile(r"# File: ([^\n]{1,4096}?):(\d{1,9}) in ([^,\n]{1,1024}), code: ")
 _NO_FILE = "# No stacktrace found"
 _NODE = re.compile(r'(\w{1,1024})(?:: "[^"]*")? = (.*)')

@@ -1,10 +1,10 @@
-"""Reads a log of TORCH_TRACE: entries, each with a JSON object and perhaps a payload.
+"""Reads a log of TORCH_TRACE. Each entry has a JSON object, and may have a payload, which is text.
 
     V0521 11:53:23.626000 3076301 torch/_inductor/graph.py:2347] {"artifact": {"name": ...}, "has_payload": "6879.."}
-        payload, each line after a tab
+        first line of the payload, after a tab
 
-The number after the time is the process. `has_payload` is the MD5 of the payload. Other programs may write lines into
-the same file. A payload ends with the next entry.
+The number after the time is the process id. `has_payload` is the MD5 of the payload. A payload ends where the next
+entry begins. Other programs may write lines into the same file.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PAYLOAD = Limit("bytes are in one entry of a log", always=256 << 20)
 class Entry(NamedTuple):
     pid: int
     values: dict[str, Any]
-    payload: str | None  # None: it has none, or is not wanted
-    time_ns: int | None = None  # on the clock of the trace, if that is known
+    payload: str | None  # None if the entry has no payload, or if the payload was not requested
+    time_ns: int | None = None  # on the trace's clock; None if unknown
 
 
 def is_log(head: bytes) -> bool:
@@ -41,7 +41,8 @@ def is_log(head: bytes) -> bool:
 
 
 def entries(path: Path, head: bytes, wanted: Callable[[dict[str, Any]], bool], issues: Issues) -> Iterator[Entry]:
-    """Yields the entries. Only those that are `wanted` have their payload, whose size is limited."""
+    """Yields the entries of a log. Reads an entry's payload only if `wanted` returns True for the entry's JSON. Drops
+    an entry whose payload is too large."""
     reader = _Reader(wanted, issues)
     is_cut = False
     with opened(path, head) as raw:
@@ -85,7 +86,7 @@ class _Reader:
             self._parts, self._meter = [], Meter(PAYLOAD, 0, self._issues)
 
     def end(self, is_cut: bool = False) -> Iterator[Entry]:
-        """Ends the entry that was begun, and yields it."""
+        """Yields the current entry, which is now complete. `is_cut`: the file ended in the middle of a line."""
         values, parts = self._values, self._parts
         self._values = self._parts = None
         if values is None:
@@ -101,10 +102,10 @@ class _Reader:
 
 
 def _lines(raw: io.RawIOBase, issues: Issues) -> Iterator[bytes]:
-    """Yields the lines. A line that is too long is left out."""
+    """Yields the lines. Leaves out lines that are too long."""
     stream = io.BufferedReader(raw, 1 << 20)
     most = LINE.allows()
-    is_rest = False  # whether what comes next is the rest of a line that was too long
+    is_rest = False  # True if the next bytes are the rest of a line that is too long
     while True:
         try:
             line = stream.readline(most)

@@ -1,7 +1,8 @@
-"""Collects the graphs of a log of TORCH_TRACE, and what it says about compiling (compilations.py).
+"""Collects the compiled graphs of a TORCH_TRACE log. Gives entries about compilations and graph breaks to
+compilations.py.
 
-Entries about one compilation have the same `frame_id`, `frame_compile_id` and `attempt`. Those about one of its graphs
-come in this order, and any of them may be missing:
+Entries about one compilation have the same `frame_id`, `frame_compile_id` and `attempt`. A compilation may have several
+graphs. The entries about a graph come in this order, and any entry may be missing:
 
     before_post_grad_graph      the graph before the compiler's passes
     inductor_post_grad_graph    the compiled graph; after_post_grad_graph in older versions
@@ -9,10 +10,10 @@ come in this order, and any of them may be missing:
     inductor_triton_kernel_to_post_grad_nodes
     inductor_provenance_tracking_node_mappings
     inductor_provenance_tracking_kernel_stack_traces
-    fx_graph_cache_miss         or hit, or bypass; older versions write it before the mappings
+    fx_graph_cache_miss         or ..._hit, or ..._bypass; older versions write this entry before the mappings
 
-So a new graph begins with an entry that would have to come before the last one. When a compilation is done, an entry
-`compilation_metrics` comes, without a payload.
+So an entry begins a new graph if it comes earlier in this order than the entry before it. When a compilation is done,
+torch writes an entry `compilation_metrics` without a payload.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ALIASES = {"after_post_grad_graph": "inductor_post_grad_graph"}
 _BEFORE_AUTOGRAD = ("dynamo_output_graph", "before_pre_grad_graph", "after_pre_grad_graph")
 _CACHE = ("fx_graph_cache_miss", "fx_graph_cache_hit", "fx_graph_cache_bypass")
 _WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE, BREAK, MODULES))
-# Kinds of artifacts that say nothing about kernels: the begin of their names.
+# Artifacts whose names begin like this say nothing about kernels, and are skipped without an issue.
 _OTHERS: tuple[str, ...] = (
     "aot_",
     "aotautograd_",
@@ -63,15 +64,15 @@ _OTHERS: tuple[str, ...] = (
     "cudagraph",
 )
 _KEY = re.compile(r'"key": ?"(\w{1,200})"')
-_PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries that are no artifacts
-_MOST_OPEN = 64  # compilations that are remembered at a time; they hardly overlap
+_PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries without an artifact
+_MOST_OPEN = 64  # limit on the compilations in progress that are remembered
 _FILE_RANK = re.compile(r"rank_(\d{1,6})_")
 
 
 @dataclass
 class CompiledProcess:
-    """The graphs that a process compiled, and the rows about compiling by the digests of their entries. `rank` is None
-    if the log does not state it."""
+    """The graphs, compilations and graph breaks of a process. The keys of compilations and graph breaks are digests of
+    their entries. `rank` is None if the log does not state it."""
 
     pid: int | None
     rank: int | None
@@ -85,12 +86,12 @@ class _Compilation:
     graph: CompiledGraph | None = None
     before: dict[str, Node] = field(default_factory=dict)
     modules: Modules = field(default_factory=Modules)
-    reached: int = -1  # index in _ORDER of the last entry
+    reached: int = -1  # index in _ORDER of the graph's last entry
     caches: list[str] = field(default_factory=list)  # hit, miss or bypass of each graph since the last metrics
 
 
 def read_log(path: Path, head: bytes, issues: Issues) -> Iterator[CompiledProcess]:
-    """Yields the processes of the log, each with its graphs."""
+    """Yields the processes that wrote into the log."""
     in_name = _FILE_RANK.search(path.name)
     rank = int(in_name[1]) if in_name else None
     processes: dict[int, ProcessLog] = {}
@@ -131,7 +132,7 @@ class ProcessLog:
             self._log.add_break(values, _compile_id(key), entry.payload)
             return
         compilation = self._open.pop(key, None) or _Compilation()
-        self._open[key] = compilation  # the last one is the one that was added to last
+        self._open[key] = compilation  # moved to the end, so that the first key is the least recently used
         if len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
         try:
@@ -174,7 +175,7 @@ def _name_of(values: dict[str, Any]) -> str:
 
 
 def _compile_id(key: tuple[int | None, ...]) -> str | None:
-    """Returns the text that torch makes of it, as in the names of ranges: 0/1, or !2/0/1 with compiled autograd."""
+    """Returns the compile id as torch writes it in the names of ranges: 0/1, or !2/0/1 with compiled autograd."""
     autograd, frame, compile_, _ = key
     own = None if frame is None or compile_ is None else f"{frame}/{compile_}"
     if autograd is None:
@@ -182,7 +183,7 @@ def _compile_id(key: tuple[int | None, ...]) -> str | None:
     return f"!{autograd}" if own is None else f"!{autograd}/{own}"
 
 
-# --- what each entry adds to its graph
+# --- functions that add the content of an entry to a graph
 
 
 def _add_modules(modules: Modules, graph: CompiledGraph | None, payload: str) -> None:
@@ -222,7 +223,7 @@ def add_stacks(graph: CompiledGraph, payload: str) -> None:
 
 
 def lists_of(values: object) -> dict[str, list[str]]:
-    """Returns the lists of texts in an object. What is not a text is left out."""
+    """Returns the lists in a JSON object. Leaves out other values, and elements of lists that are not texts."""
     if not isinstance(values, dict):
         raise ValueError(str(values)[:80])
     return {

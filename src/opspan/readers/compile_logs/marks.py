@@ -1,10 +1,10 @@
-"""Reads torch.compile's log out of the marks that sessions with `compiled=True` sent (emit.compile_log).
+"""Reads torch.compile's log from the marks that sessions with `compiled=True` sent (emit.compile_log).
 
     torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     piece 1 of 3 of entry 7: base64 of zlib of JSON
         {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
-An entry may be there several times, because each session of a process gets all entries that came before it. Such a mark
-says `earlier` before the data, and its time is not that of the entry.
+A trace may have an entry several times, because each new session gets the process's earlier entries too. The marks of
+such an entry have the word `earlier` before the data, and their time is not the time of the entry.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from opspan.tables import Issues
 
 _PIECE = r"^torch\.compile log (\d{1,9}) (\d{1,6})/(\d{1,6}) (earlier )?([A-Za-z0-9+/=]{1,4096})$"
 _UNPACKED = Limit("bytes of torch.compile's log are in the marks, unpacked", always=1 << 30)
-_MOST_OF_AN_ENTRY = 256 << 20  # bytes, unpacked
+_MOST_OF_AN_ENTRY = 256 << 20  # limit on the unpacked bytes of an entry
 _col = pl.col
 
 
 def pieces_of(marks: pl.DataFrame) -> pl.DataFrame:
     """Returns the marks that are pieces of a log, with the columns id, rank, pid, time_ns, entry, piece, pieces
-    and packed. `time_ns` is null if the entry is from before."""
+    and packed. `time_ns` is null if the mark says `earlier`."""
     text = _col("name").cast(pl.String)
     groups = text.str.extract_groups(_PIECE)
     rows = marks.select("id", "rank", "pid", time_ns="start_ns", groups=groups).unnest("groups")
@@ -40,7 +40,7 @@ def pieces_of(marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def entries_of(pieces: pl.DataFrame, issues: Issues) -> Iterator[Entry]:
-    """Yields the entries of one process, in the order in which torch wrote them."""
+    """Yields the entries of one process after the other, in the order in which torch wrote them."""
     meter = Meter(_UNPACKED, 0, issues)
     rows = pieces.sort("entry", "piece", "time_ns", nulls_last=True)
     rows = rows.unique(["pid", "entry", "piece"], keep="first", maintain_order=True)
@@ -54,7 +54,7 @@ def entries_of(pieces: pl.DataFrame, issues: Issues) -> Iterator[Entry]:
             if not isinstance(payload, str):
                 payload = None
             else:
-                # As in a log of TORCH_TRACE, where it tells entries about the same compilation apart.
+                # TORCH_TRACE's logs have this MD5 too. Without it, two graph breaks of one compilation would be equal.
                 own["has_payload"] = hashlib.md5(payload.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
             yield Entry(int(pid or 0), own, payload, one["time_ns"][0])
 

@@ -1,5 +1,5 @@
-"""Reads the comments in the code that the compiler generated. They say which ops a kernel was made from, also if the
-compiler did not write its provenance down.
+"""Reads the comments in the code that the compiler generated. The comments say which ops a kernel was made from, even
+if the compiler wrote no node mappings.
 
     # AOT ID: ['0_forward']
     # Topologically Sorted Source Nodes: [x, x_1], Original ATen: [aten.addmm, aten.relu]
@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-_LONGEST = 16_384  # characters of a line that are looked at
+_LONGEST = 16_384  # limit on the characters of a line that are parsed
 _AOT_ID = re.compile(r"# AOT ID: \['([\w.-]{1,200})'\]")
 _NODES = re.compile(
     r"(?:#|//) (?:Topologically Sorted |Unsorted )?Source Nodes: \[([^\]]*)\], Original ATen: \[([^\]]*)\]"
@@ -38,7 +38,7 @@ class Sources(NamedTuple):
 
 class CodeCall(NamedTuple):
     kernel: str
-    number: int | None  # the handle that the compiler gave the call
+    number: int | None  # the number in the call's debug handle
     sources: Sources
 
 

@@ -1,4 +1,4 @@
-"""Reads stacks of Python functions as the compiler writes them, and chooses the line of the program in each.
+"""Reads stacks of Python functions as the compiler writes them. Chooses one line of the program for each stack.
 
 File "model.py", line 9, in forward
   y = self.fc(x)
@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 _FRAME = re.compile(r'^\s*File "([^"\n]{1,4096})", line (\d{1,9})(?:, in ([^\n]{1,1024}))?$', re.MULTILINE)
-_TORCH = re.compile(r"(?:^|[/\\])torch[/\\]")  # a file of torch itself
+_TORCH = re.compile(r"(?:^|[/\\])torch[/\\]")  # matches a file of torch itself
 _DEEPEST = 200  # a stack keeps at most this many of its innermost frames
 
 
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 class Stack(NamedTuple):
-    place: Place  # the innermost line that is not torch's; if all are torch's, the innermost
+    place: Place  # the innermost line outside of torch's files, or else the innermost line
     innermost: Place
     text: str
 
