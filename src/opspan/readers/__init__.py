@@ -1,5 +1,5 @@
-"""Reads traces into Tables. Readers do not nest ranges, do not pair calls with the GPU work that they start, and do not
-import torch.
+"""Reads traces into Tables. Readers do not import torch. The analysis, not a reader, nests ranges and pairs calls with
+the GPU work that the calls start.
 
 Each source has a module or folder here, and opspan/sources.py lists the sources. `read_file` reads a trace of any
 source.

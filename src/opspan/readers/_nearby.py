@@ -8,8 +8,8 @@ from pathlib import Path
 
 from opspan.printable import shell_path
 
-# Limits of a search: the numbers of folder levels, of folder entries, and of opened files. With these limits, a search
-# ends soon even in the root folder of a disk.
+# Limits on folder levels, folder entries and opened files, so that a search ends soon even in the root folder of a
+# disk. SHOWN limits the suggestions in a message.
 DEPTH = 3
 ENTRIES = 2_000
 OPENED = 100
@@ -47,8 +47,7 @@ def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns the nearest folder above the path that is a trace, in a list. The list is empty if there is no such
-    folder."""
+    """Returns a list with the nearest parent folder that is a trace; an empty list without such a folder."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]
@@ -56,7 +55,7 @@ def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def like(path: Path) -> list[Path]:
-    """Returns existing paths whose names are similar to the name of a missing path, from the same folder."""
+    """Returns paths in the folder of a missing path whose names are similar to the missing name."""
     import difflib  # imported only here, because only a misspelt path needs it
 
     names = {entry.name: entry for entry in _entries(path.parent)}

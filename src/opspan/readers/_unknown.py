@@ -26,7 +26,7 @@ class Guess(NamedTuple):
 
     @property
     def may_be_part(self) -> bool:
-        """True if the file may be one of the files of a trace that consists of a folder."""
+        """True if the file may belong to a trace that is a folder of files."""
         return self.todo in ("", FOLDER)
 
 
@@ -36,7 +36,7 @@ MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture 
 NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
-# Formats that opspan cannot read, but other tools can. Their advice does not name the file, because the same advice is
+# Formats that opspan cannot read, but other tools can. The advice does not contain FILE, because the same advice is
 # shown for compressed files.
 RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
 XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
@@ -81,7 +81,7 @@ NAMES_OF_COMPRESSED = {
     b"BZh": ("a bzip2 file", "bunzip2 -k"),
     b"\xfd7zXZ": ("an xz file", "unxz -k"),
 }
-# The first pattern that matches the first bytes of a text decides.
+# Patterns for the beginning of a text file. The first pattern that matches gives the kind of the file.
 TEXTS = tuple(
     (re.compile(pattern, re.IGNORECASE | re.MULTILINE), guess)
     for pattern, guess in (
@@ -142,7 +142,7 @@ def guess(path: Path, head: bytes) -> Guess:
 def shown(file_kind: Guess, path: Path) -> str:
     """Returns a sentence with the kind of the file, and advice."""
     todo = file_kind.todo or "expected the output of a profiler: `opspan table --help` lists which"
-    # The path is quoted for Python or for a shell.
+    # 'FILE' in quotes is in Python code; FILE without quotes is in a shell command.
     todo = todo.replace("'FILE'", python_text(path)).replace("FILE", shell_path(path))
     return f"{path_text(path)} is {file_kind.what}; {todo}"
 
@@ -192,8 +192,7 @@ def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     return _by_name(path)
 
 
-# Suffixes of file names. They decide the kind of a file that does not begin with known bytes, or that Python cannot
-# unpack.
+# Suffix of the file's name -> kind, for files that do not begin with known bytes, or that Python cannot unpack.
 _NAMES = ((".xplane.pb", XPLANE), (".et", EXECUTION), (".pftrace", OF_ANY), (".perfetto-trace", OF_ANY))
 
 

@@ -34,7 +34,7 @@ class GraphCapture(NamedTuple):
 
 def graph_captures(trace: Path, rank: int | None, paths: Sequence[str | os.PathLike[str]]) -> list[GraphCapture]:
     """Returns the graph captures of the trace's rank. `rank`: the rank that the trace states; if it is None, the rank
-    in the trace's name counts. `paths`: files or folders that the user named, instead of the folder `capture_traces`."""
+    in the trace's name counts. `paths`: files or folders that the user named; by default the folder capture_traces."""
     folder = trace.parent / FOLDER
     if not paths:
         paths = [folder] if is_folder(folder) else []

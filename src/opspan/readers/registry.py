@@ -79,8 +79,8 @@ def read_file(path: Path, source: str | None = None, window: Window | None = Non
 
 
 def with_compile_log(trace: Tables) -> Tables:
-    """Returns the trace with what torch.compile said about its kernels, if a session with `compiled=True` sent it as
-    marks, and without these marks."""
+    """Reads torch.compile's log, if a session with `compiled=True` sent the log as marks. Returns the trace with rows
+    from this log, and without these marks."""
     marks = trace.ranges.filter(pl.col("is_mark"))
     marks = marks.filter(pl.col("name").cat.starts_with("torch.compile log "))
     if marks.is_empty():

@@ -241,7 +241,7 @@ def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     the arrow."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
-    if ascends(calls["ts_ns"]):  # then no two calls began at the same time
+    if ascends(calls["ts_ns"]):  # if so, all calls began at different times
         its = calls.select(*place, "call", "at")[places(starts.select("ts_ns"), calls.select("ts_ns"))]
         pairs = starts.hstack(its.select("call", "at")).filter(
             (its["pid"] == starts["pid"]) & (its["tid"] == starts["tid"])

@@ -96,7 +96,7 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         values = scatter(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
-    # Nearly every attribute has a single value and needs no list.
+    # Lists are made only if a range has several values for a key, because nearly every attribute has a single value.
     if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
         # If an attribute has more values than fit into a unit, the other values are in the next unit, with the same
         # key.
@@ -110,7 +110,7 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
 
 
 def join_members(members: pl.DataFrame) -> pl.DataFrame:
-    """Joins the members of each range into one text, in their order."""
+    """Joins the members of each range into one text. Keeps the order of the members."""
     if members["row"].n_unique() == members.height:
         return members
     return members.sort("row", maintain_order=True).group_by("row").agg(pl.col("members").str.join(", "))

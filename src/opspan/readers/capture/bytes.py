@@ -50,8 +50,8 @@ class CaptureBytes:
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Reads bytes into the buffer, and returns their number. Bytes that the file lacks stay zero in the buffer.
-        Zeros are not a unit."""
+        """Reads bytes into the buffer, and returns their number. Bytes that the file lacks stay zero in the buffer,
+        and zeros are an empty unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
             while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):
@@ -86,7 +86,7 @@ def join_headers(headers: Sequence[Header]) -> Header:
         close_utc_ns=last.close_utc_ns,
         state=layout.FULL if any(header.state == layout.FULL for header in headers) else last.state,
         lost=sum(header.lost for header in headers),
-        environment=last.environment,  # the rank from torch.distributed is written at the end
+        environment=last.environment,  # opspan.record adds torch.distributed's rank when it ends
     )
 
 
@@ -115,7 +115,7 @@ def _header(path: Path, head: bytes) -> Header:
         forked=bool(forked),
         host=name_of(host),
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Files of older writers have no session number, so each file counts as a session.
+        # Older writers store no session (0), so each of their files counts as a session.
         session=(session_ns, session_pid) if session_ns else (opened, pid),
         segment=segment,
         environment=dict(_variables(environment)),

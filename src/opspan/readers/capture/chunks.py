@@ -1,5 +1,5 @@
 """Reads the header, texts and units (64-byte records) of a capture file. Units are read in pieces of at most
-PIECE_BYTES. The ranges of all pieces are never copied into one array.
+PIECE_BYTES. The pieces are never copied into one array, because this would double the memory.
 
 Damaged parts are left out and become issues; only a file without a usable header is an error. The segments of a rolling
 recording are read as one file, because the numbers of units and texts go on from one segment to the next.
@@ -31,7 +31,7 @@ from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 UNITS, STRINGS, HALVES = 1, 2, 3
-# Kind of chunk -> number of bytes for each unit number.
+# Kind of chunk -> bytes per unit number. In a chunk of half units, every 32 bytes have a number.
 SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
@@ -47,7 +47,7 @@ BYTES_A_RANGE = 100  # the most bytes that one range takes in the table ranges
 @dataclass(frozen=True)
 class Chunk:
     segment: CaptureBytes
-    goes_on: bool  # true from the second segment on, because earlier segments may be deleted
+    goes_on: bool  # true from the second segment on; the first units may be in a deleted segment
     kind: int
     at: int  # offset of the chunk's contents in the file
     bytes: int  # size of the contents, without bytes past the end of the file
@@ -120,7 +120,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
 
 
 def _steps(segment: CaptureBytes, wanted: Steps) -> pl.DataFrame:
-    """Returns the number, begin and end of each step in the file. Reads all other units too, but drops them."""
+    """Returns the number, begin and end of the wanted steps. Reads all units, but keeps only those of the steps."""
     issues = Issues()
     chunks = list(_chunks(segment, issues))
     texts = _texts(chunks, Meter(TEXTS, segment.bytes, issues), issues)
@@ -244,8 +244,8 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
 
 
 def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap.mmap]]:
-    """Yields the units of several blocks at a time, and the buffer that holds these units. Each buffer is new. Units of
-    kind 0 are empty."""
+    """Yields the units of several blocks at a time, and the buffer that holds these units. Each time the
+    buffer is new, so its memory can be freed separately. Units of kind 0 are empty."""
     begin, models = 0, Models()
     while begin < len(blocks):
         end, size = begin + 1, blocks[begin].room

@@ -18,10 +18,10 @@ from opspan.tables import Issues
 class Ends:
     """The ends that are stored as separate units."""
 
-    rows: Ints  # rows of the ranges that these units ended, ascending
+    rows: Ints  # rows of the ended ranges, ascending
     times: Ints
     threads: Ints
-    ended: Ints  # for each of these units, the row of the range that it ended, or -1
+    ended: Ints  # for each END unit, the row of the range that it ended, or -1
 
     def of(self, first: int, ranges: Units, tids: Ints, issues: Issues) -> tuple[pl.Series, pl.Series]:
         """Returns end_ns and end_tid of consecutive ranges. `first`: the row of the first range."""

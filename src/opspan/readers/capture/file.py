@@ -132,7 +132,7 @@ class KeyRun:
 
 @dataclass(frozen=True)
 class Piece:
-    """The units of some ranges of a file. Their keys are stored as runs, which take little memory."""
+    """The units of some ranges of a file. The keys of the units are stored as runs, which take little memory."""
 
     words: Ints
     runs: tuple[KeyRun, ...]

@@ -46,8 +46,8 @@ class Models:
         self.words = np.concatenate([self.words, words])
 
     def of(self, numbers: Ints, low: Ints) -> tuple[Ints, Bools]:
-        """Returns the words of the models that are known, and for each unit whether its model is known. `numbers`: the
-        numbers of the units. `low`: the lower 32 bits of the numbers of their models."""
+        """Finds the model of each unit. Returns the words of the models that are known, and for each unit whether its
+        model is known. `numbers`: unit numbers. `low`: the lower 32 bits of the number of each unit's model."""
         wanted = numbers - (numbers - low & LOW)
         rows = np.searchsorted(self.numbers, wanted)
         known = rows < len(self.numbers)

@@ -14,9 +14,9 @@ from opspan.readers.capture.file import CaptureFile, Ints, Units, find, last_of_
 from opspan.tables import Issues
 
 ID = ["a", "b", "c"]
-# The second word of the ids that opspan gives. The third word is 0 for an op, 1 for a user's own range.
+# The second word of the ids that opspan gives to tasks. The third word is 0 for an op, 1 for a user's own range.
 TAG = 0x6F7073
-# names of the values of __itt_relation, from 0 on
+# Names of the values 0, 1, 2, ... of __itt_relation.
 _NAMES = """\
 is_unknown is_dependent_on is_sibling_of is_parent_of is_continuation_of is_child_of is_continued_by is_predecessor_to
 """
@@ -59,7 +59,7 @@ class TaskIds:
         return rows.fill_null(-1).to_numpy()
 
     def of_units(self, keys: Ints) -> Ints:
-        """Returns for each key the row of the range whose id is in the kIds unit with this key, or -1 without such a
+        """Returns for each key of an IDS unit the row of the range with the id in that unit, or -1 without such a
         range."""
         at = find(self.units.keys, keys)
         rows = np.full(len(keys), -1, dtype=np.int64)
@@ -102,7 +102,7 @@ def _ids(units: Units, k: int) -> pl.DataFrame:
 
 
 def _of_ops(words: Ints) -> pl.DataFrame:
-    """Expands ids that opspan wrote as one word to ids of three words. The word 0 means no id."""
+    """Expands ids that opspan wrote as one word into ids of three words. A word 0 means that the op has no id."""
     a, c = words & np.int64(2**63 - 1), (words < 0).astype(np.int64)
     return pl.DataFrame({"a": a, "b": np.where(words != 0, np.int64(TAG), 0), "c": c})
 

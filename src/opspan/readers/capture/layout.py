@@ -10,7 +10,7 @@ OPEN, CLOSED, FULL = range(3)  # states of a file
 # Kinds of units.
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
 SHORT, MODEL, LIKE, BLOCK = range(15, 19)
-CALL = 255  # a SHORT of the kind PYTHON, once it is widened; files have no such unit
+CALL = 255  # made from a SHORT unit whose range has the kind PYTHON; not in files
 PYTHON = 14  # the kind of a range that is a call of a Python function
 RANGES = (RANGE, ASYNC, MARK, FRAME)
 # Sources of ranges.
@@ -19,7 +19,7 @@ TORCH, USER, NVTX, ITT = range(1, 5)
 VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STACK = 4, 8, 16, 32, 64, 128, 256
 HAS_OVERLOAD = 512
-NO_OWNER = -1  # the owner field of a unit without an owner; all bits are set
+NO_OWNER = -1  # value of the owner field in a unit without an owner
 
 # The low bits of a unit's key are the unit's number in its log. The other bits are the number of the log.
 NUMBER_BITS = 40

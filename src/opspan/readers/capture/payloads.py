@@ -1,7 +1,7 @@
 """Reads the extended payloads of a capture file, and finds the schema and the range of each payload.
 
-A payload is a sequence of kBlob units, of which only the last may be partly filled. A schema is a kSchema unit, and the
-payload of this unit has the schema's entries.
+A payload is a sequence of BLOB units (layout.py). Only the last unit may be partly filled. A schema is a SCHEMA unit,
+and the payload of this unit has the schema's entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opspan.tables import Issues
 BLOB_BYTES = 48
 ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])
 
-# opspan's own labels in the form SCHEMA have these fields. Their category repeats the kind.
+# The fields of opspan's own labels in the form SCHEMA (docs/labels.md).
 OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
 OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
 OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)
@@ -35,7 +35,7 @@ class ExtendedPayloads:
 
 
 def read(capture: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
-    """Reads the payloads. `ended` has the row of the range for each end unit. It is needed because end units may have
+    """Reads the payloads. `ended`: for each END unit, the row of the range that it ended, because END units may have
     payloads too."""
     blobs = capture.units.of(layout.BLOB)
     payloads = _payloads(blobs)
@@ -82,7 +82,7 @@ def read(capture: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
     """Returns a frame with one row for each payload, in the order of the file. Its columns are owner, schema, first
-    (row of the first kBlob unit), units (number of kBlob units) and size."""
+    (row of the first BLOB unit), units (number of BLOB units) and size (bytes)."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
     # Keys count 32-byte half units, so the keys of two adjacent whole units differ by at most 2.
@@ -105,7 +105,7 @@ def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArra
 
 
 def _schemas(capture: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
-    """Returns for each domain its schemas by number."""
+    """Returns domain -> number of a schema -> schema."""
     units = capture.units.of(layout.SCHEMA)
     contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
     names, domains = capture.texts.of(units.u32(1)), capture.texts.of(units.u32(4))

@@ -128,7 +128,7 @@ def _raw(capture: CaptureFile, units: Units, first: int) -> pl.DataFrame:
 
     def some(word: int, where: npt.NDArray[np.bool_]) -> pl.Series:
         """Returns for each unit the text whose id is in word number `word`. `where`: True for units that have such a
-        text. In most captures no unit has one, and then nothing is looked up."""
+        text. In most captures no unit has such a text, and the lookup is skipped."""
         if not where.any():
             return pl.Series([None], dtype=pl.Categorical).new_from_index(0, len(units))
         return texts.categories(np.where(where, units.u32(word), 0))
@@ -196,8 +196,8 @@ def _categories(capture: CaptureFile, units: Units, known: Mapping[tuple[int, in
 def _labels(capture: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
     """Parses texts that are labels, and returns a column p_<field> for each field. Parses each distinct text once.
 
-    `users`: the user's own ranges. They have no sequence numbers of torch, so a text with such a number only looks like
-    a label.
+    `users`: True for the user's own ranges. torch gives these ranges no sequence number, so a text with such a number
+    only looks like a label.
     """
     rows = capture.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
     used, places = distinct(rows, len(capture.texts.column))

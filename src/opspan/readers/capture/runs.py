@@ -62,8 +62,8 @@ def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Meta
 
 
 def _sessions(headers: Sequence[Header]) -> list[object]:
-    """Returns the session of each file. Files of `opspan run` get None, because its processes are one run although each
-    has its own session."""
+    """Returns the session of each file. Files of `opspan run` get None: each process has a different session, but all
+    processes belong to one run."""
     return [header.session if header.producer == RECORD else None for header in headers]
 
 
@@ -75,7 +75,7 @@ def _processes(headers: Sequence[Header]) -> list[tuple[str, int]]:
 
 
 def header_of(path: Path) -> Header | None:
-    """Returns the header, or None if the file cannot be read. The reader of the file will raise the error."""
+    """Returns the header, or None if it cannot be read. The error is ignored, because read_file raises it again."""
     try:
         with boundary(path):
             return read_header(path)

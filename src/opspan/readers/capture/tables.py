@@ -1,4 +1,4 @@
-"""Reads everything but the ranges of a capture file: threads, process, counters, memory, and issues of the capture."""
+"""Reads everything but the ranges of a capture file: threads, process, counters, Python functions, memory, issues."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from opspan.tables.schema import MEMORY_EVENT
 STEPPED_NS = 1_000_000_000
 EXACT = 1 << 53  # a float holds every integer up to this one exactly
 
-MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # a unit's flags are the index
+MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # indexed by a unit's flags
 _NO_DEVICE = pl.Series([None], dtype=pl.Int32)
-THREAD_NAME = 1  # the type of a kName unit that names a thread
+THREAD_NAME = 1  # the type of a NAME unit that names a thread
 
 
 def read_threads(capture: CaptureFile) -> pl.DataFrame:
@@ -85,7 +85,7 @@ def read_counters(capture: CaptureFile, issues: Issues) -> pl.DataFrame:
 
 
 def read_functions(capture: CaptureFile) -> pl.DataFrame:
-    """Returns the table functions. The id of a call's unit is the number of the unit of the call around it, plus 1."""
+    """Returns the table functions. Word 4 of a call's unit is the unit number of the enclosing call plus 1, or 0."""
     units = capture.units.of(layout.CALL)
     around = units.i64(4) - 1
     parents = find(units.keys, (units.logs << layout.NUMBER_BITS) + np.maximum(around, 0))
@@ -138,7 +138,7 @@ def note_capture(capture: CaptureFile, issues: Issues) -> None:
 
 
 def note_texts(capture: CaptureFile, ranges: Units, issues: Issues) -> None:
-    """Counts texts that ranges refer to, but that are not in the file."""
+    """Adds an issue that counts references from ranges to texts that are not in the file."""
     flags = np.where(ranges.u8(1) == layout.TORCH, ranges.u16(1), 0)
     missing = sum(capture.texts.missing(ranges.u32(k)) for k in (1, 10, 13))
     missing += sum(capture.texts.missing(ranges.u32(k)[flags & layout.HAS_INPUTS != 0]) for k in (14, 15))

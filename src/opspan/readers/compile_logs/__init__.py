@@ -5,7 +5,7 @@ kernels came from), `compilations` and `graph_breaks`.
         a folder, or from a JSON file about kernels.
     with_marks_read(trace, marks) -> the trace with rows from the marks that hold torch.compile's log.
 
-This package is not a reader (registry.Reader): it only adds rows to a trace. Code in the files is parsed, but never run.
+This package is not a reader (registry.Reader): it only adds rows to a trace. Code in the files is parsed, never run.
 """
 
 from __future__ import annotations

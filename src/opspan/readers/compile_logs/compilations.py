@@ -75,8 +75,8 @@ class CompilationLog:
     def add_metrics(
         self, values: Row, compile_id: str | None, caches: Iterable[str], time_ns: int | None = None
     ) -> None:
-        """Adds the compilation that an entry describes. `caches`: hit, miss or bypass for each of its graphs. `time_ns`:
-        torch wrote the entry, which is the end of the compilation."""
+        """Adds the compilation that an entry describes. `caches`: hit, miss or bypass for each of its graphs.
+        `time_ns`: when torch wrote the entry, which is the end of the compilation."""
         name = metrics_of(values)
         if name is None or (digest := _digest(values)) is None:
             return

@@ -165,8 +165,8 @@ def _with_reserved() -> pl.Expr:
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:
-    """Makes a counter of each number in the args of counter events. In counters of a device, the field for the process
-    has the device's number, or a name such as GPU 0 Counters."""
+    """Makes a counter of each number in the args of counter events. In counters of a device, `pid` is the
+    device's number, or a name such as GPU 0 Counters."""
     of_device = _category().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
     named = _col("pid_text").cast(pl.String).str.extract(r"^[A-Za-z]\w* ([0-9]{1,9}) [Cc]ounters$", 1).cast(pl.Int64)
     number = pl.coalesce("pid", named)

@@ -27,7 +27,7 @@ _OPS = {"cpu_op", "operator", "user_annotation"}
 _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "xpu_sync", "overhead"}
 # An event of these categories holds the hardware counters of one kernel. The events from CUPTI have no real times,
 # because Kineto gives each event an equal part of the total time. The events from Intel repeat kernels that are in the
-# file.
+# file. So these events are counted, but not read.
 _FIGURES = {"cuda_profiler_range", "xpu_scope_profiler"}
 _FIGURES_OF_KERNEL = "metrics: "
 # Categories of ranges on the host that are not ops of torch.

@@ -1,7 +1,7 @@
 """Reads a Chrome trace that opspan exported. The trace has all tables except the samples.
 
-tables/chrome_keys.py maps args to columns. If another tool has rewritten the file and dropped opspan's mark, the file
-is read like a trace of torch.profiler.
+tables/chrome_keys.py maps args to columns. A member of the file's JSON marks it as an export of opspan (mark_of).
+If another tool has rewritten the file without this member, the file is read like a trace of torch.profiler.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _GROUPS = Groups(
 
 
 def mark_of(path: Path) -> Mapping[str, Any] | None:
-    """Returns the mark (version, zero_ns, ...) that opspan writes into its exports; None for other files."""
+    """Returns the member (version, zero_ns, ...) that opspan writes into its exports; None for other files."""
     try:
         with open_file(path) as stream:
             head = stream.read(6)
@@ -204,7 +204,7 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
     if table == "ranges":
         is_async = is_pair & _col(keys.OVERLAPS).is_null()
         columns |= {"is_async": is_async, "is_mark": _col("ph") == "i"}
-        columns["op_id"] = pl.when(columns["op_id"] != 0).then(columns["op_id"])  # 0: an annotation
+        columns["op_id"] = pl.when(columns["op_id"] != 0).then(columns["op_id"])  # 0: an annotation, no op
         if events["overload"].count():
             full_name, end = _col("name").cast(pl.String), pl.format(".{}", columns["overload"])
             has_overload = full_name.str.ends_with(end).fill_null(value=False)

@@ -1,9 +1,11 @@
 """Finds the process that started work on a device. If the file has no call for the work, finds the op that started it.
 
-Kineto writes the device's number into `pid`, the field for the process. So the process is taken from the call with the
-work's correlation id. In merged traces several processes may use the same id. Then the process is taken whose other
-work ran on the same device. Some other events also have a pid that is not a process: 0 if Kineto did not know the
-thread, and the number of a device if the device's runtime did something.
+Kineto writes the device's number into `pid`, the field for the process. So work belongs to the process of the call with
+the work's correlation id. In merged traces, several processes may use the same id. Such work belongs to the process
+whose other work ran on the same device.
+
+Some other events also have a pid that is not a process: 0 if Kineto did not know the thread, and the number of a device
+if the device's runtime did something.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def _only(frame: pl.DataFrame, owners: pl.DataFrame, key: str, name: str) -> pl.
 
 
 def external_ids(frame: pl.DataFrame) -> pl.Series:
-    """Returns the External ids, with which torch's profiler pairs ops and work; null where there is none."""
+    """Returns the External id of each row; null without one. torch's profiler gives an op and its work the same id."""
     ids = frame["payload_json"].str.extract(_EXTERNAL).cast(pl.Int64, strict=False)
     return ids.set(ids <= 0, None).alias("external")
 

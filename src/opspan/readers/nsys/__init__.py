@@ -47,7 +47,7 @@ def read(path: Path) -> Tables:
 
 
 def _store(path: Path, stack: ExitStack, issues: Issues) -> TableStore:
-    """Opens the tables until the stack is closed."""
+    """Opens the tables. The tables stay open until the stack is closed."""
     if path.is_dir():
         from opspan.readers.nsys.folders import Folder
 

@@ -143,7 +143,7 @@ def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
         pl.col(column).min().alias("low"), pl.col(column).max().alias("high"), pl.col(column).null_count()
     ).row(0)
     if low is not None and not nulls:
-        if low // PID_UNIT == high // PID_UNIT:  # then all ids between `low` and `high` have the same pid
+        if low // PID_UNIT == high // PID_UNIT:  # if so, all ids between `low` and `high` have this pid
             pid = pl.lit((low // PID_UNIT) & ID_MASK, dtype=pl.Int64)
         if low == high:
             tid = pl.lit(low & ID_MASK, dtype=pl.Int64)

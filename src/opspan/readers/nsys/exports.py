@@ -1,9 +1,8 @@
-"""Manages the folder of the exports that were made from reports: locks exports in use, and removes exports that were
-not used for long.
+"""Manages the folder of the exports that nsys made from reports: locks exports in use, and removes old exports.
 
 An export is at least as large as its report. If an export was removed, nsys makes it again in seconds to minutes. Each
-use of an export sets its access time. The exports with the oldest access times are removed, until the others are within
-the limits for size and age.
+use of an export sets its access time. The exports with the oldest access times are removed, until the remaining exports
+are within the limits for size and age.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ def hold(export: Path, stack: ExitStack) -> bool:
 
 
 def remove_old(folder: Path) -> None:
-    """Removes old exports until the others are within the limits for size and age. Ignores errors, because they must
-    not stop the reading of a report."""
+    """Removes old exports until the remaining exports are within the limits for size and age. Ignores errors, because
+    an error here must not stop the reading of a report."""
     now = time.time()
     used: list[tuple[float, int, Path]] = []
     with suppress(OSError):

@@ -43,7 +43,7 @@ def read(export: Export) -> Nvtx:
 
     def has_type(names: tuple[str, ...]) -> pl.Expr:
         numbers = {types[name] for name in names}
-        # Usually all events are ranges. Then one constant is the answer for all rows, and no row is compared.
+        # Usually all events are ranges. In that case a constant replaces the comparison of each row.
         if present <= numbers or (None not in present and present.isdisjoint(numbers)):
             return pl.lit(present <= numbers)
         return pl.col("eventType").is_in(list(numbers))

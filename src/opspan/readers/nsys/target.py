@@ -4,7 +4,7 @@ One of these states the rank of a process:
 
 MPI_RANKS             globalTid, rank: a row for each thread that called MPI_Init
 META_DATA_CAPTURE     PROCESS_0:ENVIRONMENT_VARIABLE  RANK="3": a row for the program that nsys started
-ncclCommInitRank      {"NCCL communicator ID": ..., "No. of ranks": 8, "Rank": 3}: a range for each process in a group
+ncclCommInitRank      {"NCCL communicator ID": ..., "No. of ranks": 8, "Rank": 3}: a range for each member of a group
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"
 FACT_COLUMNS: Columns = {"name": "text", "value": "text"}
 
-# A user's environment holds secrets, and no useful facts.
+# Facts about the user's environment are not shown, because an environment holds secrets.
 PRIVATE = "(?i)ENVIRONMENT"
 ARGUMENT = r"PROCESS_0:ARGUMENT_(?P<place>[0-9]+)"
 
@@ -211,8 +211,8 @@ def _of_mpi(export: Export) -> dict[int, Told]:
 
 
 def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
-    """Returns the ranks that the processes have in the largest group. Returns nothing if two groups are the largest, or
-    if a process that is in any group is not in the largest group exactly once."""
+    """Returns each process's rank in the largest NCCL group (communicator). Returns nothing if two groups are equally
+    large, or if a process of any group occurs in the largest group never or several times."""
     is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
     if not is_init.any():
         return {}

@@ -1,4 +1,4 @@
-"""Reads VTune's results and interval CSVs. A result may be given as its folder, its .vtune or .amplxe file, its
+"""Reads VTune's results and interval CSVs. The user may name a result's folder, its .vtune or .amplxe file, its
 database, or a zip or tar file of the result.
 
 A finalised result is an SQLite database (database.py) with files around it (result_files.py). intervals.py reads the

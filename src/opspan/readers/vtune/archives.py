@@ -58,7 +58,7 @@ def is_archive(head: bytes) -> bool:
 
 
 def holds_result(path: Path, head: bytes) -> bool:
-    """Returns whether a name among the archive's first members looks like a part of a result."""
+    """Returns whether one of the archive's first members has a path that is usual in a result."""
     try:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
@@ -91,7 +91,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
         raise ReadError(f"{path} is an archive that cannot be read ({why}); copy or pack it again") from error
     results = {name: root for name, root in roots.items() if (root / IN_DATABASE).is_file()}
     if not results and len(roots) == 1:
-        results = roots  # it is not finalised; the search for its database will raise the error
+        results = roots  # not finalised; result_files.find will raise the error
     if len(results) != 1:
         listed = printable.listed([name.rstrip("/") or "." for name in sorted(results or roots)], most=3)
         has = f"{len(results)} results ({listed})" if results else "no result of VTune with a database"

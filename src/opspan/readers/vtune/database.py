@@ -46,7 +46,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, store.bytes, issues)
         self._store = store
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, names to show
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, shown names
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
@@ -83,8 +83,8 @@ class ResultDatabase:
         return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
     def target(self, of: str, column: str, *known: str) -> str:
-        """Returns the table that the column `column` of the table `of` refers to. If the file's list of references does
-        not name it, it is the first table of `known` that has rows."""
+        """Returns the table that the column `column` of the table `of` refers to: the table in the file's list of
+        references, or else the first table of `known` that has rows."""
         stated = self._stated.get(f"{of}.{column}")
         return stated or next((table for table in known if self._store.count(table)), known[0])
 
@@ -120,8 +120,8 @@ class ResultDatabase:
         return events.hstack(self.owners(bands, table))
 
     def aggregates(self, view: str) -> pl.DataFrame:
-        """Returns attr, count, duration, pid, tid and times of a view's rows. Does not read the view, but joins its two
-        tables (data and bands) itself. If a band is damaged, the view may join every row with every other row."""
+        """Returns attr, count, duration, pid, tid and times of a view's rows. Joins the view's tables (data and bands)
+        here, because the view may join every row with every other row if a band is damaged."""
         of_data, of_bands = tables.data(view), tables.bands(view)
         self._read.add(view)
         data = self.rows(of_data, tables.DATA_COLUMNS).sort(ROWID)
@@ -170,8 +170,8 @@ class ResultDatabase:
         return self._domains[1]
 
     def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
-        """Adds the column domain_name with the names that the frame's column domain refers to. This column is from the
-        table `of`."""
+        """Adds the column domain_name with the names that the frame's column domain refers to. `of`: the table that has
+        the column domain."""
         return self.look_up(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
 
     def clock(self) -> ResultClock | None:

@@ -3,8 +3,8 @@
     task_data: start_tsc, end_tsc, attr 1, __bucket_idx 44
     dd_task 1: type 1, parameter NULL       dd_task_type 1: 'aten::mm, seq = 3', domain 4       dd_domain 4: 'PyTorch'
 
-VTune stores no task ids, parents or relations; the analysis nests tasks. No known file has metadata of a task. But such
-metadata would be in dd_task.parameter, so this module searches dd_task.parameter for the fields of labels in any form.
+VTune stores no task ids, parents or relations; the analysis nests tasks. Metadata of a task would be in
+dd_task.parameter, although no known file has any. So this module searches dd_task.parameter for the fields of labels.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ HEADER = re.compile(
 ONE_COLUMN = re.compile(rf'"?(?:{KEY})"?\s*')
 OTHER_DELIMITERS = "\t;|^,"
 LINE_END = re.compile(r"\r\n|\r|\n")  # not Unicode's other line ends, because names may contain them
-# On a terminal, VTune overwrites its progress. In a file, the progress remains in front of the next output.
+# VTune overwrites its progress message on a terminal. In a file, the message remains in front of the next output.
 PROGRESS = re.compile(
     r"(?:(?:vtune|amplxe(?:-cl)?): )?Executing actions +\d+ %(?: \S+)*(?: {2,}|[ \t]*$)", re.MULTILINE
 )

@@ -28,7 +28,7 @@ IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_t
 
 
 def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the table samples, and counters of the events that were only counted."""
+    """Returns the table samples, and counters of events that were counted but not sampled."""
     user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
     user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
     parts = [user, hardware.with_columns(weight="count"), *_read_containers(database, beside)]
@@ -92,7 +92,7 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
             break
         levels.append(at.with_columns(depth=pl.lit(depth, dtype=pl.Int32)))
         at = at.join(parents, on="at", how="left").select(ROWID, pl.col("up").alias("at"))
-    # Callsites in a cycle, or with more than DEEPEST frames, get no stack.
+    # Callsites in a cycle, with more than DEEPEST frames, or past MOST_FRAMES get no stack.
     endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
     database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
     if not levels:

@@ -121,8 +121,8 @@ NODE_COLUMNS: Columns = {"machine_name": "text"}
 SYSTEM = "dd_os_info"
 SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 
-# These tables hold events, although their names begin with dd_ like those of descriptions. No known file refers to
-# them. Their rows count as skipped.
+# A table of events, although its name begins with dd_ like the names of descriptions. No known file refers to it. Its
+# rows count as skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
 # The names of tables without events begin or end like this. These tables are derived from other tables, left over from
 # VTune's work, or descriptions.
