@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opspan.formats.columns import enumeration
 
-# Maps the columns of CUPTI's tables to their names in opspan's table `work`.
+# Column of CUPTI's tables -> column of opspan's table `work`.
 WORK_NAMES = {
     "deviceId": "device_id",
     "contextId": "context_id",

@@ -1,4 +1,4 @@
-"""Finds another program that still writes to a file, because the trace may then be incomplete or empty.
+"""Finds another program that still writes to a file. Such a file may hold an incomplete or empty trace.
 
 A lock of SQLite shows a writer on any operating system. Without a lock, Linux still tells which of the user's processes
 have the file open for writing. This search takes milliseconds, so it is done only if the file changed recently or has

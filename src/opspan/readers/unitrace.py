@@ -236,9 +236,8 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each command the call that launched it, and the process of the call. This call began at the time at
-    which the command's arrow starts. If several calls began at this time, it is the last call that was written before
-    the arrow."""
+    """Returns for each command the call that launched the command, and the process of the call. This call began when
+    the command's arrow starts. If several calls began then, the last call that was written before the arrow counts."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
     if ascends(calls["ts_ns"]):  # if so, all calls began at different times

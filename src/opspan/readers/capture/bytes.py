@@ -50,8 +50,8 @@ class CaptureBytes:
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Reads bytes into the buffer, and returns their number. Bytes that the file lacks stay zero in the buffer,
-        and zeros are an empty unit."""
+        """Reads bytes into the buffer, and returns the number of bytes. Bytes that the file lacks stay zero in the
+        buffer, and zeros are an empty unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
             while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):

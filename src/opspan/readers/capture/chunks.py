@@ -1,5 +1,5 @@
 """Reads the header, texts and units (64-byte records) of a capture file. Units are read in pieces of at most
-PIECE_BYTES. The pieces are never copied into one array, because this would double the memory.
+PIECE_BYTES. To save memory, the ranges of all pieces are never copied into one array.
 
 Damaged parts are left out and become issues; only a file without a usable header is an error. The segments of a rolling
 recording are read as one file, because the numbers of units and texts go on from one segment to the next.
@@ -168,7 +168,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    last: dict[CaptureBytes, int] = {}  # segment -> number of its last text; numbers increase only within a segment
+    last: dict[CaptureBytes, int] = {}  # segment -> number of its last text; numbers of two segments may alternate
     in_order = True
     for chunk in chunks:
         if chunk.kind != STRINGS:
@@ -253,7 +253,7 @@ def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap
             size += blocks[end].room
             end += 1
         # All memory of a freed mmap goes back to the system. Memory of a freed numpy array may stay in the process if
-        # other memory was allocated meanwhile.
+        # other memory was allocated after it.
         buffer = mmap.mmap(-1, max(size, 1))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
         count, keys = 0, [np.empty(0, dtype=np.int64)]

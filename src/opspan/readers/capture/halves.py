@@ -9,7 +9,7 @@ from opspan.readers.capture import layout
 from opspan.readers.capture.file import Bools, Ints
 
 HALF_BYTES = 32
-# A short unit (a kind of half unit) has four flag bits. From the lowest bit on, they mean these flags of a whole unit.
+# A short unit (a kind of half unit) has four flag bits. From the lowest on, the bits mean these flags of a whole unit.
 FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVERLOAD)
 LOW = 0xFFFFFFFF
 KIND = 0xF

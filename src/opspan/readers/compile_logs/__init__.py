@@ -1,5 +1,5 @@
-"""Reads files and marks that torch.compile wrote, and adds their content to the tables of a trace: `provenance` (where
-kernels came from), `compilations` and `graph_breaks`.
+"""Reads files and marks that torch.compile wrote, and adds rows to three tables of a trace: `provenance` (where kernels
+came from), `compilations` and `graph_breaks`.
 
     add_to(trace, path) -> the trace with rows from a folder of TORCH_TRACE or TORCH_COMPILE_DEBUG=1, from a log in such
         a folder, or from a JSON file about kernels.
@@ -30,7 +30,7 @@ _col = pl.col
 
 
 def add_to(trace: Tables, path: Path) -> Tables:
-    """Returns the trace with the rows of all compiled processes that belong to its ranks."""
+    """Returns the trace with rows from the path. Uses only processes that belong to a rank of the trace."""
     processes, issues = read_folder(path)
     more = Issues(str(path))
     pids = _pids(trace)
@@ -112,7 +112,7 @@ def _ranks_of(process: CompiledProcess, trace: Tables, pids: dict[int, set[int]]
 
 
 def _pids(trace: Tables) -> dict[int, set[int]]:
-    """Returns for each process id the ranks that it has in the trace."""
+    """Returns process id -> the ranks of the trace that have this process."""
     ranks: dict[int, set[int]] = {}
     for rank, pid in _pairs(trace.frames[name] for name in ("ranges", "calls", "work")):
         ranks.setdefault(pid, set()).add(rank)

@@ -1,5 +1,5 @@
-"""Reads compilations and graph breaks from the entries of a TORCH_TRACE log (lines.py). They are rows of the tables
-`compilations` and `graph_breaks`.
+"""Reads compilations and graph breaks from the entries of a TORCH_TRACE log (lines.py). Both become rows of the
+tables `compilations` and `graph_breaks`.
 
 torch writes one entry without a payload when it has compiled a frame (a Python function) or a backward:
 

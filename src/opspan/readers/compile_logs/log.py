@@ -12,7 +12,7 @@ graphs. The entries about a graph come in this order, and any entry may be missi
     inductor_provenance_tracking_kernel_stack_traces
     fx_graph_cache_miss         or ..._hit, or ..._bypass; older versions write this entry before the mappings
 
-So an entry begins a new graph if it comes earlier in this order than the entry before it. When a compilation is done,
+So an entry begins a new graph, unless it comes later in this order than the previous entry. When a compilation is done,
 torch writes an entry `compilation_metrics` without a payload.
 """
 
@@ -72,7 +72,7 @@ _FILE_RANK = re.compile(r"rank_(\d{1,6})_")
 @dataclass
 class CompiledProcess:
     """The graphs, compilations and graph breaks of a process. The keys of compilations and graph breaks are digests of
-    their entries. `rank` is None if the log does not state it."""
+    log entries. `rank` is None if the log does not state it."""
 
     pid: int | None
     rank: int | None

@@ -29,8 +29,8 @@ _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
 # Categories of work on other kinds of devices. The name of such an event tells whether it is a copy, a fill or a wait;
-# otherwise it is a kernel. Events of all other categories get the kind "other". Some of them are counters, and did not
-# use the device.
+# otherwise it is a kernel. Events of all other categories get the kind "other". Some of these events are counters, and
+# did not use the device.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"

@@ -83,7 +83,7 @@ _GROUPS = Groups(
 
 
 def mark_of(path: Path) -> Mapping[str, Any] | None:
-    """Returns the member (version, zero_ns, ...) that opspan writes into its exports; None for other files."""
+    """Returns the JSON member (version, zero_ns, ...) that marks an export of opspan; None for other files."""
     try:
         with open_file(path) as stream:
             head = stream.read(6)

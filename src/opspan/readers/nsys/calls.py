@@ -21,8 +21,8 @@ from opspan.tables.schema import empty
 
 # CUDA's own tables come first, because they have the most rows.
 FIRST = (tables.RUNTIME, *tables.GRAPH_TABLES)
-# Maps columns with ids of graphs and graph nodes to their names in the table `calls`. An original is the graph or node
-# that was cloned.
+# Column with ids of graphs or graph nodes -> column of the table `calls`. An original is the graph or node that was
+# cloned.
 GRAPH_NAMES = {
     "graphNodeId": "graph_node_id",
     "originalGraphNodeId": "original_graph_node_id",

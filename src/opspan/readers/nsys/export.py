@@ -116,7 +116,7 @@ class Export:
         return {number: label.lower() for number, label in kinds.items()}
 
     def labels(self, enum: str, fallback: Mapping[int, str] | None = None) -> dict[int, str]:
-        """Returns the labels of an enumeration by number. They are from the file, or else from `fallback`."""
+        """Returns number -> label of an enumeration, from the file or else from `fallback`."""
         frame = self.frame(enum, {"id": "int", "name": "text", "label": "text"})
         rows = zip(frame["id"], frame["label"], frame["name"], strict=True)
         own = {number: label or name or str(number) for number, label, name in rows if number is not None}
@@ -143,7 +143,7 @@ def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
         pl.col(column).min().alias("low"), pl.col(column).max().alias("high"), pl.col(column).null_count()
     ).row(0)
     if low is not None and not nulls:
-        if low // PID_UNIT == high // PID_UNIT:  # if so, all ids between `low` and `high` have this pid
+        if low // PID_UNIT == high // PID_UNIT:  # all ids between `low` and `high` have this pid too
             pid = pl.lit((low // PID_UNIT) & ID_MASK, dtype=pl.Int64)
         if low == high:
             tid = pl.lit(low & ID_MASK, dtype=pl.Int64)

@@ -76,8 +76,8 @@ def _unhex(raw: pl.Series) -> pl.Series:
 
 
 def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
-    """Returns the schemas of each domain by their numbers. All processes register the same schemas, so the first schema
-    with a number counts."""
+    """Returns domain -> number of a schema -> schema. All processes register the same schemas, so the first schema with
+    a number counts."""
     entries: dict[tuple[int | None, int], dict[int, PayloadEntry]] = {}
     for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
         if row["schemaId"] is None:

@@ -75,7 +75,7 @@ def _numbers(events: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def _own(events: pl.DataFrame, written: pl.Series) -> dict[str, pl.Expr]:
-    """Returns the fields of opspan's own payloads. The sequence number -1 in a payload means none."""
+    """Returns the fields of opspan's own payloads. A sequence number -1 means that the op has no sequence number."""
     own = (events["domain"] == "opspan") & written.is_not_null() if written.count() else None
     if own is None or not own.any():
         return {

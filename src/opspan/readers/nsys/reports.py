@@ -137,7 +137,7 @@ def _export(nsys: str, version: str, path: Path, folder: Path) -> Path:
 
 
 def _written_by(path: Path) -> str | None:
-    """Returns the version of nsys that wrote the report, or None if the report does not contain it."""
+    """Returns the version of nsys that wrote the report, or None if the report does not state the version."""
     with open_file(path) as stream:
         match = re.match(_WRITTEN_BY, stream.read(_HEAD_BYTES))
     if match:

@@ -28,7 +28,7 @@ NVTX_EXTRAS: Columns = {
 }
 PAYLOADS = frozenset(NVTX_EXTRAS) - {"endGlobalTid", "category", "color"}
 
-# Names of ENUM_NSYS_EVENT_TYPE, and their numbers in files without that table.
+# Name in ENUM_NSYS_EVENT_TYPE -> number, for files without that table.
 EVENT_TYPES = {
     "NvtxCategory": 33,
     "NvtxMark": 34,
@@ -111,7 +111,7 @@ SYNC_COLUMNS: Columns = {**_ON_DEVICE, **ints("syncType")}
 GRAPH_TRACE_COLUMNS: Columns = {**_ON_DEVICE, **ints("graphId graphExecId")}
 OVERHEAD_COLUMNS: Columns = ints("start end globalTid nameId correlationId overheadType")
 
-# Each key is a table. While it is translated, the tables in its value are read in the background. These three tables
+# While the table in a key is translated, the tables in its value are read in the background. These three tables
 # are the largest of most files.
 AHEAD: Mapping[str, Mapping[str, Columns]] = {NVTX: {RUNTIME: RUNTIME_COLUMNS, KERNEL: KERNEL_COLUMNS}}
 

@@ -212,7 +212,7 @@ def _of_mpi(export: Export) -> dict[int, Told]:
 
 def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
     """Returns each process's rank in the largest NCCL group (communicator). Returns nothing if two groups are equally
-    large, or if a process of any group occurs in the largest group never or several times."""
+    large, or if a process of any group is missing in the largest group or occurs there several times."""
     is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
     if not is_init.any():
         return {}

@@ -19,7 +19,7 @@ NAMES = {
 }
 TRANSFERS = (TO_DEVICE, TO_HOST, BETWEEN_DEVICES)
 THRASHING, REMOTE_MAP = 5, 7
-# Events of these kinds are points in time. CUPTI says that their end has no meaning. Usually it is 0.
+# Events of these kinds are points in time. CUPTI says that the end time has no meaning. Usually the end time is 0.
 WITHOUT_END = (HOST_FAULT, THRASHING, REMOTE_MAP)
 
 

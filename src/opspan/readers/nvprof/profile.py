@@ -54,7 +54,7 @@ class Profile:
         return self._strings.names(ids.replace(0, None), what)
 
     def owners(self, frame: pl.DataFrame, what: str) -> pl.DataFrame:
-        """Returns each row's pid and tid from objectKind and objectId. They are null if the object is not a process or
+        """Returns each row's pid and tid from objectKind and objectId. Both are null if the object is not a process or
         thread."""
         blobs = frame["objectId"].drop_nulls().unique()
         # A loop in Python is fast enough, because there is only one blob for each thread.

@@ -1,6 +1,6 @@
 """Reads AMD's rocpd files: SQLite of rocprofv3 and rocprof-sys (schema 3), and of rocmProfileData (RPD, schema 2).
 
-The two forms only share the prefix of the names of their tables. rocprof.py reads schema 3, and rpd.py reads schema 2.
+Names of tables begin alike in both forms, but the tables differ. rocprof.py reads schema 3, and rpd.py reads schema 2.
 docs/formats/rocpd.md describes the tables.
 """
 

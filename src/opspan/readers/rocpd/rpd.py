@@ -180,7 +180,7 @@ def _work(database: RocpdDatabase, api: pl.DataFrame, strings: pl.DataFrame) -> 
     frame = ops.with_columns(kind=kind, alone=_alone(ops["api_id"]))
     is_copy = _col("kind") == "memcpy"
     shown = pl.when(is_copy).then("type").otherwise(name)
-    # The sizes in the row of a call describe its only kernel or copy. They are wrong for the many ops of a graph.
+    # The sizes in the row of a call describe its only kernel or copy. For the many ops of a graph, the sizes are wrong.
     frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
     of_kernel = _col("of_kernel")
     short = kernel_names(frame["shown"].cast(pl.Categorical))

@@ -151,8 +151,8 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
     if beside.any():
         of_others = pl.when(~pl.lit(beside)).then(pl.all())
         labels = labels.clear(1) if beside.all() else labels.with_columns(of_others)
-    # In a text label of opspan, a missing forward thread means the main thread: labels leave it out so that there are
-    # fewer distinct names.
+    # In a text label of opspan, a missing forward thread means the main thread, which is omitted to have fewer distinct
+    # names.
     is_main = is_own & (kind == int(Kind.BACKWARD)) & ~beside
     main = frame["pid"].zip_with(is_main, _NOTHING.cast(pl.Int64)) if is_main.any() else None
     payload = native.json_objects(parameters, THREADS)
@@ -170,8 +170,8 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(*columns: pl.Series | None) -> pl.Series:
-    """Returns for each row the value of the first column that is not null there. This is faster than pl.coalesce for
-    columns without nulls."""
+    """Returns for each row the first value that is not null. This is faster than pl.coalesce for columns without
+    nulls."""
     first, *others = (column for column in columns if column is not None)
     for other in others:
         if not first.null_count():

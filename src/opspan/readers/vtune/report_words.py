@@ -2,7 +2,7 @@
 
     Function,CPU Time,Module          a grouping of VTune, with a metric that other programs print too
     Sync Object,Spin Time             a metric that only VTune prints
-    Benchmark,CPU Time,Iterations     neither: not a report
+    Benchmark,CPU Time,Iterations     no word of VTune: not a report
 
 A dashed table or a line `Key: value` is not enough, because nsys, torch, pip, benchmarks and logs print them too.
 """
