@@ -244,8 +244,8 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
 
 
 def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap.mmap]]:
-    """Yields the units of several blocks at a time, and the buffer that holds these units. Each time the
-    buffer is new, so its memory can be freed separately. Units of kind 0 are empty."""
+    """Yields the units of several blocks at a time, and the buffer that holds these units. Each
+    buffer is new, so that its memory can be freed separately. Units of kind 0 are empty."""
     begin, models = 0, Models()
     while begin < len(blocks):
         end, size = begin + 1, blocks[begin].room

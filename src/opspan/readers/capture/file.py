@@ -259,8 +259,8 @@ def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
 
 
 def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """Returns the distinct values of `rows`, and the index of each row's value among these values. All values must be
-    below `count`."""
+    """Returns the distinct values of `rows`, ascending, and for each element of `rows` the index of its value there.
+    All values must be below `count`."""
     used = np.zeros(count, dtype=np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]

@@ -1,6 +1,6 @@
 """Reads a Chrome trace that opspan exported. The trace has all tables except the samples.
 
-tables/chrome_keys.py maps args to columns. A member of the file's JSON marks it as an export of opspan (mark_of).
+tables/chrome_keys.py maps args to columns. A JSON member of the file marks exports of opspan (mark_of).
 If another tool has rewritten the file without this member, the file is read like a trace of torch.profiler.
 """
 

@@ -70,8 +70,8 @@ def external_ids(frame: pl.DataFrame) -> pl.Series:
 
 
 def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """Returns for each row of `work` the op with the same External id; null if a call of the same process has the row's
-    correlation id."""
+    """Returns for each row of `work` the id of the op with the same External id. Returns null for work that is paired
+    with a call, because a call of the same process has its correlation id."""
     nothing = pl.Series("named_range_id", [None], dtype=pl.Int64).new_from_index(0, work.height)
     key = ["pid", "correlation_id"]
     rows = work.select(*key, "payload_json").with_row_index("row")

@@ -159,7 +159,7 @@ def tid_of(column: str) -> pl.Expr:
 
 
 def _base_names(names: Iterable[str]) -> dict[str, str]:
-    """Maps each base name to the newest of NAME, NAME_V2 and NAME_V3 in the file."""
+    """Returns NAME -> the newest of NAME, NAME_V2, NAME_V3, ... in the file."""
     newest: dict[str, tuple[int, str]] = {}
     for name in names:
         versioned = _VERSIONED.fullmatch(name)

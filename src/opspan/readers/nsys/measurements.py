@@ -1,5 +1,5 @@
-"""Reads what nsys measured beside ranges, calls and work: memory events of GPUs (allocations, pools, page faults of
-unified memory) into the table memory, CPU samples with call chains into samples, metrics of GPUs into counters.
+"""Reads memory events of GPUs (allocations, pools, page faults of unified memory) into the table memory. Reads CPU
+samples with call chains into the table samples, and metrics of GPUs into the table counters.
 
 COMPOSITE_EVENTS: id 7, start, cpu, globalTid, cpuCycles
 SAMPLING_CALLCHAINS: id 7, symbol -> StringIds, stackDepth 0 (the innermost), 1, ...

@@ -148,7 +148,7 @@ def threads(export: Export, named_threads: pl.DataFrame, frames: Iterable[pl.Dat
     of_system = zip(listed["globalTid"], export.strings.texts(listed["nameId"], "ThreadNames"), strict=True)
     of_program = named_threads.select(pl.col("pid") * PID_UNIT + pl.col("tid"), "name")
     # In this loop, a later name replaces an earlier name. The program's names are in reverse order, because the first
-    # of them counts.
+    # name that the program gave counts.
     for key, name in (*of_system, *reversed(of_program.rows())):
         if key is not None:
             key &= THREAD_MASK

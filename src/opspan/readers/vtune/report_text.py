@@ -93,8 +93,8 @@ class _Columns:
         return [first.rstrip(), *(cell.strip() for cell in others)]
 
     def is_row(self, line: str, printed: int) -> bool:
-        """Returns whether a line is certainly a row. A row is as wide as the table or has two cells, and the text in
-        each column begins or ends where the column's dashes begin or end."""
+        """Returns whether a line is certainly a row. A row is as wide as the table or has two cells. The text in each
+        column begins or ends where the column's dashes begin or end."""
         cells = self.cells(line)
         if cells is None or (printed <= self.spans[-1][0] and sum(map(bool, cells)) < min(2, len(cells))):
             return False
