@@ -50,15 +50,15 @@ _WHY = {
 
 
 def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns rows like `rows`, but with separate sums for each device, and for each process without a device."""
+    """Returns the same columns as `rows`, but with separate sums for each device, and for each process without a
+    device."""
     own = parts(analysis, Options(by))
     return _rows(_matched_collectives(own), own["load"].rows, by, is_of_each_place=True)
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the single collectives, not sums, because the time spent waiting is known only when all ranks have been
-    read."""
+    """Returns the single collectives, not sums: how long a rank waited is known only when all ranks have been read."""
     collectives, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
         collectives = collectives.with_columns(
@@ -147,8 +147,8 @@ def _rates(over: str | None = None) -> dict[str, pl.Expr]:
 
 
 def _bandwidth_of() -> pl.Expr:
-    """Returns which time the bandwidths of a group are computed from: transfer, own (the whole time of the collective),
-    or both."""
+    """Returns which time the bandwidths of the grouped collectives are computed from: transfer, own (the whole time of
+    the collective), or both."""
     by_transfer = _col("is_by_transfer")
     return (
         pl.when(by_transfer.is_null().all())
@@ -185,7 +185,7 @@ def answer(parts: Parts, options: Options) -> Answer:
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
     shown += [*([] if by == "call" else [fields.CALLS]), size, fields.TIME]
     if rows["transfer_ns"].count():
-        # Waiting is known only for matched collectives. So it is a share of `matched_ns`, their time.
+        # Waiting is known only for matched collectives, so its share is computed from their time, `matched_ns`.
         of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
         shown += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
     shown += _OF_RANK if by == "rank" else ()

@@ -21,7 +21,7 @@ from opspan.views.page.section import Section, Subject
 
 _BY = {"kind": "kind", "group": "group", "size": "size", "op": "op"}
 _MOST_BARS = 20_000
-_MOST_PLACES = 64  # most devices (or processes without a device) that have tables of their own
+_MOST_PLACES = 64  # maximum number of devices (or processes without a device) that have tables of their own
 _MOST_OF = 0.5  # one rank is named as the cause if the others waited for it longer than this share of all waiting
 _col = pl.col
 _KINDS = {
