@@ -39,7 +39,8 @@ _col = pl.col
 # The keys of a JSON object, and for each key an expression that computes its value from a row. A key whose value is
 # null is left out. native/columns/json_items.cpp says how types are written.
 Members = Mapping[str, pl.Expr]
-# Rows, the members of the event of each row, and a condition for the rows that have an event (None: all rows).
+# For one kind of event: the rows, the members of the event of each row, and a condition for the rows that have an event
+# (None: all rows).
 Events = tuple[pl.DataFrame, Members, pl.Expr | None]
 
 # Args that are computed from columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
@@ -152,7 +153,7 @@ def _names(tracks: ChromeTracks) -> Iterator[Events]:
 
 
 def _event(phase: str, **values: pl.Expr) -> dict[str, pl.Expr]:
-    """Returns the members of an event. `values` must not be null."""
+    """Returns the members of an event: its phase, process and thread, and `values`, which are never null."""
     return {"ph": pl.lit(phase), "pid": _col("process"), "tid": _col("thread"), **values}
 
 
@@ -200,8 +201,8 @@ def _json(text: pl.Expr) -> pl.Expr:
 
 
 def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
-    """Yields ranges as spans, and marks as events without a duration. An async range becomes two events with the same
-    id, which viewers draw on a separate line."""
+    """Yields ranges as spans, and marks as events without a duration. An async range becomes a begin event and an end
+    event with the same id; viewers draw such a pair on a separate line."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
     name, category = _name(ranges), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")

@@ -222,7 +222,7 @@ def _unmatched_notes(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _missing_notes(rows: pl.DataFrame, so: str) -> Iterator[str]:
-    """Yields a sentence for each group with ranks that were not loaded."""
+    """Yields a sentence for each of the first groups with ranks that were not loaded."""
     groups = rows.filter(_col("group_size").is_not_null(), ~_col("kind").is_in(["send", "recv"]))
     here = groups.group_by("group", "members", maintain_order=True).agg(
         _col("group_size").max(), places=pl.struct(DEVICE).n_unique(), ranks=_col("own_rank").unique()

@@ -171,8 +171,8 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
 
 
 def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
-    """Returns the extra tracks beside the tracks of threads and streams, one for each lane. The extra tracks beside one
-    track have consecutive numbers."""
+    """Returns the extra tracks for slices that overlap others. `parent` is the track that an extra track is beside. The
+    extra tracks of one parent have consecutive numbers."""
     beside = events.filter(_col("lane") > 0, ~_col("is_end"))
     lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
     lanes = lanes.unique().sort("parent", "lane")

@@ -55,7 +55,7 @@ def says(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def parts(steps: pl.DataFrame) -> Parts:
-    """Returns the sums. `steps` has rank, pid, step and took_ns."""
+    """Returns the sums over the steps of each process and phase. `steps` has rank, pid, step and took_ns."""
     labels = labels_of_steps(steps["step"])
     rows = pl.concat([steps.select(*PROCESS, "took_ns"), labels.select("engine", "phase", "tokens")], how="horizontal")
     rows = rows.filter(_col("engine").is_not_null()).with_columns(_col("phase").cast(pl.String).fill_null(""))

@@ -73,12 +73,12 @@ class _Room:
 @dataclass(frozen=True)
 class _Facts:
     row: dict[str, Any]
-    # The main reason for idle time, its share of the idle time, and the op in which the host was late most.
+    # The main reason for idle time, its share of the idle time, and the op in which the host spent most of that time.
     idle: tuple[str, float, str | None] | None
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
     costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
     steps: list[str]  # the lines about steps
-    compiled: str  # what torch.compile compiled; "" if no log says anything
+    compiled: str  # what torch.compile compiled; "" if no log has a compilation or a graph break
     issues: int
     next: str
     see: str  # command that writes a report; "" if the report would be empty

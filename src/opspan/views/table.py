@@ -1,5 +1,5 @@
-"""The table of a trace, or of many ranks, grouped by one of BY["table"]: `opspan table`. docs/json.md describes the
-columns.
+"""The table of a trace, or of many ranks, grouped by name, shape, module, kernel, ...: `opspan table`. docs/json.md
+describes the columns.
 
 Tables by name, shape and stack have the rows of torch's key_averages() for each rank, and are printed like torch's
 table. The other tables have sums over all ranks, and are printed in the same style. Times are integer nanoseconds.

@@ -27,7 +27,8 @@ from opspan.views.page.section import Section, Subject
 _col = pl.col
 PIECES = 400  # number of pieces of time; a curve on a screen is about as many pixels wide
 MOST_PLACES = 64
-MOST_CELLS = 60_000  # a cell has the figures of one op in one piece of time; if there are more, pieces are joined
+# Maximum number of cells: the figures of one op in one piece of time; if there are more, pieces are joined.
+MOST_CELLS = 60_000
 MOST_NAMES = 200  # maximum number of ops for each device or host
 MOST_BLOCKS = 2_000  # maximum number of blocks for each device or host; all together have at most twice this number
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))

@@ -87,7 +87,7 @@ _COLUMNS = (
 _NONE = "There are no ops or ranges in this trace"
 _MOST_BARS = 10
 MOST_STACKS = 1_000
-_LONGEST_FRAME = 200  # characters; paths are usually shorter
+_LONGEST_FRAME = 200  # in characters; paths are usually shorter
 _SIDES = {"self_device_ns": ("kernel", "Device, self"), "self_cpu_ns": ("ops", "Host, self")}
 _col = pl.col
 
