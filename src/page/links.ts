@@ -13,8 +13,8 @@ export function nsSinceBegin(time: string | null | undefined, begin: string): nu
   return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }
 
-/** Returns a link to the page's timeline that shows a period: from `from` to `to`, in nanoseconds after `begin`. `begin`
- * is the begin of the trace. It is a text, because it can be too large for a number. */
+/** Returns a link to the page's timeline that shows a period: from `from` to `to`, in nanoseconds after `begin`. The
+ * text `begin` is the begin of the trace, which can be too large for a number. */
 export function timelineLink(page: Page, begin: string, from: number, to: number, rank: number): string | undefined {
   const at = (ns: number): string => String(BigInt(begin) + BigInt(Math.round(ns)));
   return linkTo(page, "timeline", { from: at(from), to: at(to), rank: String(rank) });

@@ -50,8 +50,7 @@ _WHY = {
 
 
 def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns the same columns as `rows`, but with separate sums for each device, and for each process without a
-    device."""
+    """Returns sums as `rows` does, but separately for each device, and for each process without a device."""
     own = parts(analysis, Options(by))
     return _rows(_matched_collectives(own), own["load"].rows, by, is_of_each_place=True)
 
