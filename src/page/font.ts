@@ -1,4 +1,4 @@
-// The font for text on a canvas, where style sheets have no effect, and a function that shortens such text.
+// Text on a canvas, where style sheets have no effect: its font, and a function that shortens it.
 export const fontOf = (pixels: number): string =>
   `${pixels}px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
 

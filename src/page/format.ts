@@ -1,4 +1,4 @@
-// Formats values as text, in the same way as opspan's tables on a terminal.
+// Formats values as text: times, bytes, counts, shares and rates.
 
 export type Unit =
   | "name"

@@ -1,4 +1,4 @@
-// Makes and reads addresses of places in the page, such as a stretch of time in the timeline.
+// Makes and reads addresses of places in the page, such as a period of time in the timeline.
 import type { Page } from "./section.ts";
 
 /** Returns the address of a place in a section, or undefined if the page lacks that section or its data. */
@@ -13,8 +13,8 @@ export function nsSinceBegin(time: string | null | undefined, begin: string): nu
   return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }
 
-/** Returns a link to the page's timeline that shows this period. `begin`, the time at which the trace begins, is a text,
- * because it can be too large for a number. */
+/** Returns a link to the page's timeline that shows a period: from `from` to `to`, in nanoseconds after `begin`. The
+ * text `begin` is the begin of the trace, which can be too large for a number. */
 export function timelineLink(page: Page, begin: string, from: number, to: number, rank: number): string | undefined {
   const at = (ns: number): string => String(BigInt(begin) + BigInt(Math.round(ns)));
   return linkTo(page, "timeline", { from: at(from), to: at(to), rank: String(rank) });

@@ -70,10 +70,10 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
   }
 
   addEventListener("hashchange", () => void open(), { signal: removal.signal });
-  // In an iframe such as TensorBoard's, the base URL can differ from the page's URL. Then a click on a link like
-  // #kernels would leave the page.
+  // In an iframe such as TensorBoard's, the base URL can differ from the page's URL. Then the browser would leave the
+  // page at a click on a link like #kernels. So `stay` handles such clicks.
   root.addEventListener("click", stay, { signal: removal.signal });
-  // A print of the page contains all sections, so draw them all soon, even if nobody opens them.
+  // Draw all sections soon, even if nobody opens them, because a print of the page contains all of them.
   void open().then(() =>
     whenIdle(() => {
       if (removal.signal.aborted) return;

@@ -1,7 +1,7 @@
 // The types that page.ts and the sections share. page.ts draws the sections, but no section imports page.ts.
 
 /** The heading of a section, as opspan writes it into the page. If the section has no data, `why` is the reason, and
- * `command` is the command that records the data. */
+ * `command` is a command that would provide the data. */
 export interface SectionHead {
   name: string;
   title: string;
@@ -12,7 +12,7 @@ export interface SectionHead {
 /** The heading of the page, and its sections. */
 export interface Head {
   title: string;
-  about: string; // one line with the tool, the ranks, the devices and the time
+  about: string; // one line with the tool, the ranks, the devices, the time and more
   editor: string; // the address that opens a source line in an editor, with the placeholders {file} and {line}
   sections: SectionHead[];
 }

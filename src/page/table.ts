@@ -37,7 +37,7 @@ interface TableOptions {
   caption: string;
   sort?: string; // the column by which rows are sorted at first, with the largest value first
   link?: { column: string; address: (row: number) => string | undefined; title: string };
-  detail?: (row: number) => TemplateResult | undefined; // returns the details that are shown below an open row
+  detail?: (row: number) => TemplateResult | undefined; // returns the details to show below a row that is open
   rowsOfPage?: number;
 }
 

@@ -1,5 +1,5 @@
-// Shows the page in TensorBoard. The reader chooses run, span and worker above the page. The plugin sends the page's
-// data.
+// Shows the page in TensorBoard. The reader chooses run, span and worker above the page. TensorBoard's plugin of opspan
+// sends the page's data.
 import { type TemplateResult, html, nothing, render as draw } from "lit-html";
 import { showPage } from "./page.ts";
 import { FetchedParts } from "./parts.ts";

@@ -6,7 +6,7 @@ import { type Column, type Columns, heading, numberCell, totalsLine } from "./ta
 import "./tree.css";
 
 /** A tree, stored as columns. The first column has the names of rows. `parent[row]` is the index of the row's parent,
- * which is an earlier row. It is null for a row of the outermost level. */
+ * which is an earlier row, or null if the row is of the outermost level. */
 export interface TreeData extends Columns {
   parent: (number | null)[];
 }

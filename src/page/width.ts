@@ -1,5 +1,5 @@
-// Tells drawings their width, which is that of their element on the screen, or that of the paper during printing.
-export const PAPER = 760; // pixels
+// Tells drawings their width: the width of their element on the screen or, during printing, of the paper.
+export const PAPER = 760; // in pixels
 
 /** Calls `show` with the width of the element `place` when the element is first seen, and each time its width changes.
  * Before the page is printed, `show` gets the width on paper, even if the element is hidden. */

@@ -1,4 +1,4 @@
-"""Has a module for the answer of each verb (each subcommand of opspan), and for each output of `opspan export`.
+"""This package has a module for the answer of each verb (subcommand), and one for each output of `opspan export`.
 
 The name of the file to write selects the output. The module of an output has `write(analysis, path) -> list[str]`. This
 function writes the whole output to `path`, which does not exist yet, and returns sentences on what was left out. A new

@@ -1,7 +1,7 @@
-"""An Answer is the result of a verb (a subcommand). JSON and CSV have all its columns; text has some, and sentences.
+"""An Answer is the result of a verb (a subcommand). JSON and CSV have all its columns; text has only some of them.
 
-All verbs share this code to print an answer as text, JSON or CSV, and below it the lines that say how much could be
-attributed, and what was skipped, repaired or odd.
+All verbs share this code to print an answer as text, JSON or CSV. The lines below an answer say how much could be
+attributed, and which problems the files had.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.views.fields import Field, shares_note
 
 SCHEMA = 1  # version of the JSON that docs/json.md describes
 ROWS_OF_TEXT = 100
-_ALL = 10_000  # the width of a line in characters if nothing limits the width
+_ALL = 10_000  # maximum width of a line in characters, if the layout has no width
 _MOST_ISSUES = 50
 
 
@@ -108,16 +108,16 @@ def limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 
 def _finite(value: object) -> object:
-    """Replaces numbers that JSON cannot express by null."""
+    """Returns null for NaN and infinities, which JSON cannot express."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# --- the lines below
+# --- the lines below an answer
 
 
 def footer_lines(run: AnalysedRun, name: str = "") -> list[str]:
     """Returns sentences on the coverage, then a line for each of the worst issues. If two runs are compared, `name` is
-    the name of the run, and each line begins with it."""
+    the name of the run, and each line begins with this name."""
     lines = [*coverage_lines(run.coverage), *issue_lines(run.tables)]
     return [f"{name}: {line}" if name else line for line in lines]
 
@@ -150,7 +150,7 @@ def _folded(issues: pl.DataFrame) -> pl.DataFrame:
 
 
 def coverage_values(coverage: Coverage) -> dict[str, Any]:
-    """Returns the figures of the coverage, for programs."""
+    """Returns the figures of the coverage as values for JSON."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(coverage):
         value = getattr(coverage, field.name)

@@ -1,7 +1,7 @@
 """Declares the columns of each answer for programs: their names, their meaning and their units.
 
-The tables of docs/json.md are made from COLUMNS, and a workbook writes numbers by their units. fields.py declares how
-people see a column. The help of a Field cannot be used here, because it only completes the title of the column.
+The tables of docs/json.md are made from COLUMNS, and a workbook writes numbers by their units. fields.py declares the
+columns for people. The help of a Field cannot be used here, because it only completes the title of the column.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 
-# The units of columns whose names do not end in one.
+# The units of columns whose names do not end with a unit.
 _UNITS = {
     "bytes_each": "bytes",
     **dict.fromkeys(("utilisation", "sm_efficiency", "occupancy", "attributed", "sized", "mfu", "mfu_whole"), "share"),

@@ -37,9 +37,9 @@ from opspan.tables.window import Steps
 from opspan.version import VERSION
 from opspan.views.diff import several_of
 
-SCHEMA = 3  # in version 1 a step lasted as long as its range; version 2 lacked the errors of times
+SCHEMA = 3  # version 1 measured a step by its range alone; version 2 had no errors of times
 _MARK = "opspan_baseline"
-MOST_ROWS = 50_000  # most rows for each grouping (op, kernel, ...); the limit keeps the file small
+MOST_ROWS = 50_000  # maximum number of rows for each grouping (op, kernel, ...), which keeps the file small
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
@@ -73,7 +73,7 @@ def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int
 
 
 def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
-    """Returns the figures in a baseline. They equal those that `figures_of` returns for the trace."""
+    """Returns the figures in a baseline: the same that `figures_of` returns for the trace."""
     path = Path(path)
     if by not in KEYS:
         raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")

@@ -33,13 +33,14 @@ from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.drawn import text
 from opspan.views.pieces import Piece
 
-_MODULE_CALL = r"^nn\.Module: .*_([0-9]{1,18})$"  # what torch and opspan call a call of a module
+_MODULE_CALL = r"^nn\.Module: .*_([0-9]{1,18})$"  # matches the name that torch and opspan give to a call of a module
 _BATCH = 50_000  # number of rows that are written together
 _col = pl.col
 # The keys of a JSON object, and for each key an expression that computes its value from a row. A key whose value is
 # null is left out. native/columns/json_items.cpp says how types are written.
 Members = Mapping[str, pl.Expr]
-# Rows, the members of the event of each row, and a condition for the rows that have an event (None: all rows).
+# For one kind of event: the rows, the members of the event of each row, and a condition for the rows that have an event
+# (None: all rows).
 Events = tuple[pl.DataFrame, Members, pl.Expr | None]
 
 # Args that are computed from columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
@@ -94,7 +95,8 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     taken = _microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0))
 
     yield from _ranges(trace, ranges, at, taken, _microseconds(ends_ns - zero_ns))
-    # Ops of replays have no event. Their work has the id of the range that launched the replay.
+    # The captured ops of a replayed CUDA graph have no event. So the work of a replay gets the id of the range that
+    # launched the replay.
     of_work = work["launch_range"].zip_with(work["replayed_range_id"].is_not_null(), work["range"])
     calls, work = calls.with_columns(external.gather(calls["range"])), work.with_columns(external.gather(of_work))
     args = _with_torch_args(trace, "calls", drawn.args(calls, keys.EVENTS["calls"]))
@@ -119,7 +121,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     linked = linked.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
     linked = linked.with_columns(arrow=arrow_numbers(pl.lit(value=True)))
     yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, at)
-    # Some viewers tell arrows apart only by id. So these ids begin after those of the `fwdbwd` arrows.
+    # Some viewers tell arrows apart only by id. So the ids of `ac2g` arrows begin after those of the `fwdbwd` arrows.
     launched = work.select(*_ENDS, "call", arrow=_col("row") + linked.height + 1)
     launched = launched.filter(_col("call").is_not_null(), began)
     yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, at)
@@ -151,7 +153,7 @@ def _names(tracks: ChromeTracks) -> Iterator[Events]:
 
 
 def _event(phase: str, **values: pl.Expr) -> dict[str, pl.Expr]:
-    """Returns the members of an event. `values` must not be null."""
+    """Returns the members of an event: its phase, process and thread, and `values`, which are never null."""
     return {"ph": pl.lit(phase), "pid": _col("process"), "tid": _col("thread"), **values}
 
 
@@ -175,7 +177,7 @@ def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dic
         others[keys.RANGES["op_id"]] = pl.coalesce("op_id", pl.when(IS_ANNOTATION).then(0))
         if (keywords := keywords_of(trace.ranges)) is not None:  # torch writes each keyword value as an arg
             args = {**dict.fromkeys(keys.OTHERS, pl.lit(None, pl.Int32)), **args, "...": keywords}
-    if table == "memory":  # torch reserves no memory of the host, and of devices we do not know it
+    if table == "memory":  # torch reserves no memory of the host; how much it reserves on a device is not known
         others["Total Reserved"] = pl.when(_col("device_id") < 0).then(0)
     if table == "functions":
         others["Python module id"] = _col("name").cast(pl.String).str.extract(_MODULE_CALL).cast(pl.Int64)
@@ -199,8 +201,8 @@ def _json(text: pl.Expr) -> pl.Expr:
 
 
 def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
-    """Yields ranges as spans, and marks as events without a duration. An async range becomes two events with the same
-    id, which viewers draw on a separate line."""
+    """Yields ranges as spans, and marks as events without a duration. An async range becomes a begin event and an end
+    event with the same id; viewers draw such a pair on a separate line."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
     name, category = _name(ranges), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")
@@ -247,8 +249,8 @@ def _memory(memory: pl.DataFrame, trace: Tables, at: pl.Expr) -> tuple[pl.DataFr
 
 
 def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, at: pl.Expr) -> Iterator[Events]:
-    """Yields arrows from the beginning of each source to the beginning of its target. The column `arrow` of the targets
-    has their ids."""
+    """Yields arrows from the beginning of each source to the beginning of its target. The column `arrow` of `targets`
+    has the ids of the arrows."""
     values = {"cat": pl.lit(kind), "name": pl.lit(kind), "id": _col("arrow"), "ts": at}
     drawn = sources["start_ns"].is_not_null()
     yield sources.with_columns(targets["arrow"]).filter(drawn), _event("s", **values), None

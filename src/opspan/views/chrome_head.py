@@ -1,5 +1,5 @@
-"""Makes the keys of a Chrome trace other than its events: torch.profiler's keys, and the tables of the trace that are
-not written as events."""
+"""Makes the top-level keys of a Chrome trace, except its events: torch.profiler's keys, and the tables of the trace
+that are not written as events."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def series(counters: pl.DataFrame) -> pl.DataFrame:
-    """Returns the name, domain and device of each counter. The events do not have them as args, because viewers show
-    all args of a counter as values."""
+    """Returns the name, domain and device of each counter. They are not args of the events, because viewers show all
+    args of a counter as values."""
     return counters.select(SERIES).unique(maintain_order=True)

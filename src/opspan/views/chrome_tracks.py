@@ -1,5 +1,5 @@
-"""The tracks of a Chrome trace. In the file, each track has the number of a process and the number of a thread. So a
-device is written as a process, and its streams as threads of that process.
+"""The tracks of a Chrome trace: the lines on which a viewer draws spans. In the file, each track has the number of a
+process and the number of a thread. So a device is written as a process, and its streams as threads of that process.
 
 Viewers drop a span that partly overlaps another span of its track. In one stream, waits and the nodes of a graph may
 overlap. A span that overlaps others of its stream is on an extra track beside the stream's track.

@@ -50,15 +50,14 @@ _WHY = {
 
 
 def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns rows like `rows`, but with separate sums for each device, and for each process without a device."""
+    """Returns sums as `rows` does, but separately for each device, and for each process without a device."""
     own = parts(analysis, Options(by))
     return _rows(_matched_collectives(own), own["load"].rows, by, is_of_each_place=True)
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the single collectives, not sums, because the time spent waiting is known only when all ranks have been
-    read."""
+    """Returns the single collectives, not sums: how long a rank waited is known only when all ranks have been read."""
     collectives, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
         collectives = collectives.with_columns(
@@ -147,8 +146,8 @@ def _rates(over: str | None = None) -> dict[str, pl.Expr]:
 
 
 def _bandwidth_of() -> pl.Expr:
-    """Returns which time the bandwidths of a group are computed from: transfer, own (the whole time of the collective),
-    or both."""
+    """Returns which time the bandwidths of the grouped collectives are computed from: transfer, own (the whole time of
+    the collective), or both."""
     by_transfer = _col("is_by_transfer")
     return (
         pl.when(by_transfer.is_null().all())
@@ -185,7 +184,7 @@ def answer(parts: Parts, options: Options) -> Answer:
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
     shown += [*([] if by == "call" else [fields.CALLS]), size, fields.TIME]
     if rows["transfer_ns"].count():
-        # Waiting is known only for matched collectives. So it is a share of `matched_ns`, their time.
+        # Waiting is known only for matched collectives, so its share is computed from their time, `matched_ns`.
         of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
         shown += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
     shown += _OF_RANK if by == "rank" else ()
@@ -222,7 +221,7 @@ def _unmatched_notes(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _missing_notes(rows: pl.DataFrame, so: str) -> Iterator[str]:
-    """Yields a sentence for each group with ranks that were not loaded."""
+    """Yields a sentence for each of the first groups with ranks that were not loaded."""
     groups = rows.filter(_col("group_size").is_not_null(), ~_col("kind").is_in(["send", "recv"]))
     here = groups.group_by("group", "members", maintain_order=True).agg(
         _col("group_size").max(), places=pl.struct(DEVICE).n_unique(), ranks=_col("own_rank").unique()

@@ -15,14 +15,14 @@ _PART = "compiled"
 
 
 def parts(trace: Tables) -> Parts:
-    """Returns the figures of each process. All columns are its key, because a log whose process is in no trace is
-    about all ranks."""
+    """Returns the figures of each process. A log whose process is in no trace is about all ranks, so several ranks may
+    return the same row. All columns are the key, so that equal rows count once."""
     rows = figures(trace)
     return {_PART: Part(rows, tuple(rows.columns))}
 
 
 def columns(parts: Parts) -> dict[str, int | None]:
-    """Returns columns for JSON; all are null if no log says anything."""
+    """Returns columns for JSON; all are null if no log has a compilation or a graph break."""
     rows = parts[_PART].rows
     is_known = rows.height > 0
     return {
@@ -34,7 +34,7 @@ def columns(parts: Parts) -> dict[str, int | None]:
 
 
 def text(parts: Parts) -> str:
-    """Returns the sentence; "" if no log says anything."""
+    """Returns the sentence; "" if no log has a compilation or a graph break."""
     rows = parts[_PART].rows
     if not rows.height:
         return ""
@@ -45,7 +45,8 @@ def text(parts: Parts) -> str:
     what = ("" if is_one else f"{rows.height:,} processes: ") + plural(sums["compilations"], "compilation")
     what += f" ({', '.join(filter(None, kinds))})" if any(kinds) else ""
     longest = time_text(columns(parts)["compile_ns"] or 0)
-    # Older versions of torch do not name graph breaks in their logs, so a log without any says nothing of them.
+    # Logs of older versions of torch do not contain graph breaks. So 0 graph breaks may mean unknown, and are not
+    # mentioned.
     broken = plural(sums["breaks"], "graph break") if sums["breaks"] else ""
     broken += f" at {plural(sums['lines'], 'line')}" if is_one and broken else ""
     return ", ".join(filter(None, [what, longest if is_one else f"up to {longest}", broken]))

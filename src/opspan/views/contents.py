@@ -29,7 +29,7 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# Groupings of `opspan table`: tables with sums over ranges, and tables with sums over kernels and copies.
+# Groupings of `opspan table` that need ranges, and groupings that need kernels or copies.
 _OF_RANGES = ("module", "step", "phase", "line", "source-op")
 _OF_WORK = ("stream", "kernel")
 

@@ -1,9 +1,10 @@
 """Stacks as in stacks.py, but with device time: the innermost frames are the kernels and copies of each range.
 
-process 100;thread 100 main;train.py(3): <module>;aten::linear;aten::addmm;gemm 12345
-process 100;thread of unknown number;(in no range);Memcpy HtoD 50
+    process 100;thread 100 main;train.py(3): <module>;aten::linear;aten::addmm;gemm 12345
+    process 100;thread of unknown number;(in no range);Memcpy HtoD 50
 
-A kernel of compiled code is below the lines that it was made from, with a part of its time for each (line_stacks.py).
+A kernel of compiled code is below the source lines that it was made from. Its time is divided among these lines
+(line_stacks.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds each kernel and copy to the tree `rows`, as a child of its range. Kernels and copies without a range are
-    children of a row called (in no range), one for each process. `work` is the row of each of them in the trace."""
+    children of a row called (in no range), one for each process. The column `work` has the row number of each kernel
+    and copy in the trace."""
     before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
     work = on_device(trace.work.with_row_index("work")).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(ROW_NUMBER) + before

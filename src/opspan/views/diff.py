@@ -43,15 +43,15 @@ _REAL = Field("is_real", "Real", "flag", rank=1)
 _STATE = Field("state", "State", "state", rank=4)
 _NO_NAMES = ("kind", "place_before", "place_after")
 _TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
-_MOST = 3  # most names in a sentence
-_NAME = 40  # most characters of a name
+_MOST = 3  # maximum number of names in a sentence
+_NAME = 40  # maximum length of a name
 _col = pl.col
 
 
 def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
-    """Returns the figures of a run for a comparison. `step` selects the steps to count, by number or by name. `process`
-    is the only process to count. `analysis` covers the whole run, because a kernel may run after the step that launched
-    it."""
+    """Returns the figures of a run for a comparison. `step` selects the steps to count, by number or by name. If
+    `process` is given, only this process counts. `analysis` must cover the whole run, because a kernel may run after
+    the step that launched it."""
     return several_of(analysis, [by], step, process)[by]
 
 
@@ -116,8 +116,8 @@ def shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
 
 
 def times_of(before: Figures, after: Figures) -> tuple[str, str]:
-    """Returns the names of the two columns that are compared. They have the times of a step if both runs have steps,
-    and otherwise the times of the whole run."""
+    """Returns the names of the two columns that are compared: the times of a step if both runs have steps, and
+    otherwise the times of the whole run."""
     is_step = before.steps.number and after.steps.number
     return ("step_before_ns", "step_after_ns") if is_step else ("before_ns", "after_ns")
 
@@ -137,8 +137,8 @@ def place_notes(before: Figures, after: Figures) -> list[str]:
 
 
 def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChange, str]:
-    """Returns the time of a step in both runs, and a sentence on it. If a run has no steps, the time is the sum over
-    all `rows`, which are the result of `compared`."""
+    """Returns the time of a step in both runs, and a sentence that compares them. If a run has no steps, the time is
+    the sum over all `rows`, which are the result of `compared`."""
     of_step = step_change(before.steps, after.steps)
     taken = of_step or StepChange(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     if not rows.height and not of_step:

@@ -1,4 +1,5 @@
-"""Computes the names, categories and args that the rows of a trace have in a timeline, for all formats."""
+"""Computes the names, categories and args that the rows of a trace have in a timeline, for Chrome traces and
+Perfetto."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def drawn(analysis: Analysis) -> Tables:
 
 
 def _with_captured(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Adds the captured op of work that a replay of a graph did. The op has no event, because it did not run then."""
+    """Adds to the work of a replayed CUDA graph the columns of the captured op. That op has no event, because it did
+    not run during the replay."""
     if not work["replay"].count():
         return work
     row = work["range"].zip_with(work["replayed_range_id"].is_not_null(), pl.Series([None], dtype=work["range"].dtype))
@@ -70,8 +72,8 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the recorded values of columns that the analysis had changed: it had set the ends of open ranges, and had
-    made overlapping ranges async."""
+    """Returns columns as they were recorded. The analysis sets the ends of open ranges, and makes overlapping ranges
+    async."""
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 

@@ -12,14 +12,14 @@ from opspan.events.texts import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
-_LEAST_NAME = 16  # a name is never cut to fewer characters; if there is less room, other columns are dropped
+_LEAST_NAME = 16  # a name is not cut to fewer characters; if there is less room, other columns are dropped
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column that people see. `unit` says how values are written: UNITS has the units for text, src/page/format.ts
-    those for pages. If there is little room, columns with the highest `rank` are dropped first. Columns with rank 0
-    always stay."""
+    """A column that people see. `unit` says how values are written: UNITS writes them as text, src/page/format.ts
+    writes them on pages. If there is little room, columns with the highest `rank` are dropped first. Columns with rank
+    0 always stay."""
 
     name: str
     title: str

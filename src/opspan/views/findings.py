@@ -37,7 +37,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 _NONE = "Nothing was found: no rule says anything of this run; `opspan findings --explain all` has the rules"
 _WIDTH = 100  # width of a line if no width is given
-_NAME = 60  # most characters of a name in a sentence
+_NAME = 60  # maximum length of a name in a sentence
 
 
 class Findings(pl.DataFrame):
@@ -88,8 +88,8 @@ def rows(parts: Parts, options: Options) -> Findings:
 
 
 def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Returns one row for a finding that several ranks have. Its texts and its cost are those of the rank with the
-    highest cost. The costs of ranks are not added up, because ranks run at the same time."""
+    """Returns one row for a finding that several ranks have, with the texts and the cost of the rank with the highest
+    cost. The costs of ranks are not added up, because ranks run at the same time."""
     worst = group.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(worst["at_stake_ns"])
     ranks = group["ranks"].explode().drop_nulls().unique().sort().to_list()
@@ -139,8 +139,7 @@ def _explained(rule: Rule, width: int) -> list[str]:
 
 
 def texts_of(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
-    """Returns the values of a finding as texts. A number gets the unit that the end of its name says. Long words are
-    cut."""
+    """Returns the values of a finding as texts. The end of a number's name says its unit. Long words are cut."""
     return {name: _figure_text(name, value) for name, value in figures.items()} | {
         name: _short(word) for name, word in words.items()
     }

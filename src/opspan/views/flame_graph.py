@@ -25,12 +25,12 @@ from opspan.views.merged_stacks import stack_tree
 from opspan.views.stacks import no_time
 
 WIDTH = 1200
-_MARGIN, _ROW, _LINE = 10, 18, 20  # pixels
+_MARGIN, _ROW, _LINE = 10, 18, 20  # in pixels
 _INNER = WIDTH - 2 * _MARGIN
 _CHARACTER = 7.3  # width of a character in pixels: 0.602 of the font size in the widest common monospaced font
 _PADDING = 3
-_LONGEST_NAME = 500  # most characters of a name in a tooltip
-_LEAST_TEXT = 6  # characters: a name that is cut to fewer cannot be recognised, so it is not shown
+_LONGEST_NAME = 500  # maximum length of a name in a tooltip
+_LEAST_TEXT = 6  # in characters: a name that is cut to fewer cannot be recognised, so it is not shown
 _TIMES = {"Host time": ("host_ns", ".stacks"), "Device time": ("device_ns", ".device.stacks")}
 
 

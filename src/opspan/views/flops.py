@@ -22,7 +22,7 @@ from opspan.views.answer import Answer
 from opspan.views.fields import Field, short_number, varying_fields
 from opspan.views.step_words import number_text
 
-LITTLE = 0.1  # an op that reaches less than this share of both peaks is bound by neither
+LITTLE = 0.1  # an op that reaches less than this share of both peaks is bound by neither of them
 _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", total_title=_PEAK)
@@ -162,8 +162,8 @@ def _run_rows(parts: Parts) -> pl.DataFrame:
 
 def _mfu(time: pl.Expr) -> list[pl.Expr]:
     """Returns the model FLOPs utilization: the time that matrix products, convolutions and attention would take at the
-    peak, as a share of the devices' time; null if none of them ran. `mfu_whole` also counts operations that attention
-    masks hide."""
+    peak, as a share of the devices' time; null if it is unknown, or if none of these ops ran. `mfu_whole` also counts
+    operations that attention masks hide."""
     ideal = _col("ideal_ns")
     known = pl.when(_col("is_known") & (ideal > 0) & (time > 0))
     return [known.then(ideal / time).alias("mfu"), known.then((ideal + _col("masked_ns")) / time).alias("mfu_whole")]
@@ -227,7 +227,7 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(bound=pl.when(is_known).then(bound))
 
 
-# --- what people see
+# --- fields and notes
 
 
 def _fields(rows: pl.DataFrame, by: str) -> list[Field]:

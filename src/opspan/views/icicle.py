@@ -38,8 +38,8 @@ class Icicle:
     boxes: list[Box]
     whole_ns: int
     levels: int
-    left_out: int  # number of boxes that were merged, or that are inside merged boxes
-    least_ns: int  # boxes with less time were merged
+    left_out: int  # number of boxes that were merged or dropped
+    least_ns: int  # boxes with less time were merged or dropped
 
 
 def icicle(stack_tree: StackTree, column: str) -> Icicle:
@@ -53,7 +53,8 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
     rest = tree.filter(_col("ns") < least).group_by("parent", maintain_order=True).agg(pl.len(), _col("ns").sum())
-    rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)  # a narrower merged box could not be seen
+    # A narrower merged box could not be seen, so it is dropped.
+    rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)
     boxes: list[Box] = []
     # For each box: the x where the next box inside it begins, and the level of the box.
     free: dict[int | None, tuple[float, int]] = {None: (0.0, -1)}

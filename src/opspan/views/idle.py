@@ -70,7 +70,7 @@ def _idle_part(analysis: Analysis, by: str) -> Part:
 
 
 def _gap_rows(analysis: Analysis) -> pl.DataFrame:
-    """Returns the gaps. Each has the op that the host spent the largest part of the gap in."""
+    """Returns the gaps, each with the op that ran on the host for the largest part of the gap."""
     pieces = analysis.idle.sort("ns", descending=True, maintain_order=True)
     most = pieces.unique("gap", keep="first", maintain_order=True)
     most = most.select("gap", op=of_ranges.names(analysis, "op", most["range"]).cast(pl.String))

@@ -1,5 +1,5 @@
-"""Assigns lanes, for formats in which the spans of a track must nest: a span that overlaps another span of its track is
-on an extra lane beside the track."""
+"""Assigns lanes, for formats in which the spans of a track must nest. A span that partly overlaps another span of its
+track is on an extra lane beside the track."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from opspan import native
 from opspan.analysis.nest import trace_end_ns
 from opspan.row_numbers import ROW_NUMBER
 
-MOST = 16  # most lanes of a track; without a limit, a file could need any number of lanes
+MOST = 16  # maximum number of lanes of a track; without a limit, a file could need any number of lanes
 
 
 def lanes(spans: pl.DataFrame) -> pl.Series:
     """Returns the lane of each span: 0 if the span is on the track itself, 1 if it is on the first extra lane, and so
-    on. A span that overlaps others on all lanes is on the last lane. `spans` has the columns track, start_ns,
+    on. A span that overlaps others on all lanes is on the last lane. `spans` has the columns track, start_ns and
     end_ns."""
     numbers = pl.zeros(spans.height, dtype=ROW_NUMBER, eager=True)
     end_ns = trace_end_ns(spans)

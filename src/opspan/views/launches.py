@@ -1,4 +1,4 @@
-"""How far launches run ahead of the devices, and how long launched kernels and copies wait for them: `opspan
+"""How far launches run ahead of the devices, and how long launched kernels and copies wait until they run: `opspan
 launches`."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
 from opspan.views.fields import Field, share, varying_fields
 
-FULL = 1000  # about this many launches fit into the queue of a stream; the next launch call waits
+FULL = 1000  # about this many launches fit into the queue of a stream; further launch calls wait
 _NONE = "No work of devices in this trace has a launch call"
 _NO_COPIES = "Nothing was copied of which size and time are known"
 _FIELDS = (
@@ -105,7 +105,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
     """Returns for each stream the largest length of its queue, and two numbers whose ratio is the mean length: the
-    integral of the length over time, and the time from the first launch to the last."""
+    length integrated over time (`queued_ns`), and the time from the first launch to the last (`queue_ns`)."""
     lasted = difference(_col("time_ns"), _col("time_ns").shift(-1)).fill_null(0).cast(pl.Float64)
     return queues.group_by(STREAM, maintain_order=True).agg(
         longest_queue=_col("queued").max(), queued_ns=(_col("queued") * lasted).sum(), queue_ns=lasted.sum()

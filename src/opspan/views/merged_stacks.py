@@ -1,12 +1,12 @@
-"""Merges the stacks of .stacks and .device.stacks into one tree, in which each stack is once, with its host time,
-device time and count.
+"""Merges the stacks of .stacks and .device.stacks into one tree. Each stack occurs once, with its host time, device
+time and count.
 
     stack_tree(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count,
         host_ns, device_ns; and .roots: the process and the thread of each root
 
 The times of a stack do not include the stacks inside it. Kernels and copies are the innermost frames, with device time.
-If `only` is a kind, such as "module", only frames of that kind are kept. Their times include the times of the frames
-inside them that are not kept.
+If `only` is a kind, such as "module", only frames of that kind are kept. The times of other frames are added to the
+kept frame around them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
     kind = pl.when(is_function).then(pl.lit(FUNCTION)).otherwise(kind).cast(pl.Categorical)
     rows = rows.select(*_PLACE, kind=kind, host_ns=_col("self_ns").fill_null(0), weight=pl.lit(0, dtype=pl.Int64))
     rows = with_work(trace, rows).rename({"weight": "device_ns"}).with_columns(_col("host_ns").fill_null(0))
-    # The row (in no range) is not counted: its kind is null.
+    # A row called (in no range) has no kind, and is not counted.
     in_tree = stack_rows(trace, rows.with_columns(count=_col("kind").is_not_null().cast(pl.Int64)))
     shown = in_tree.rows.select("row", "parent", "depth", "root", "frame", "kind", "count", "host_ns", "device_ns")
     if only is not None:
@@ -60,8 +60,8 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
 
 
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Keeps the rows of one kind. The times of any other row are added to the nearest row of that kind around it. If
-    there is none, they are added to an extra row, one for each root."""
+    """Keeps the rows of one kind. The times of any other row are added to the nearest kept row around it. Without such
+    a row, they are added to an extra row, one for each root."""
     place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=ROW_NUMBER)})
     tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
     is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)

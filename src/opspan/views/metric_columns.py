@@ -20,8 +20,8 @@ def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def as_text(metrics: pl.DataFrame) -> list[TextColumn]:
-    """Returns columns of a text table. They have rank 1: if there is little room, columns with a higher rank are
-    dropped first."""
+    """Returns columns of a text table. They have rank 1, so that columns with a higher rank are dropped first if there
+    is little room."""
     return [
         TextColumn(printable(column.name), [_cell(value) for value in column.to_list()], rank=1) for column in metrics
     ]

@@ -51,7 +51,8 @@ def device_command(trace: Tables) -> str:
 
 
 def without(trace: Tables, by: str) -> str:
-    """Returns the message for a table in which no row has a module, step, shape or stack."""
+    """Returns the message for a table in which no row has what `by` names: a module, step, shape, stack, line or source
+    op."""
     if by == "stack":
         return f"No op has a stack: {FUNCTIONS}"
     if by == "module":
@@ -138,7 +139,7 @@ def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
     is_op = _of_ranges(trace, "kind") == "op"
     if by != "phase" and not (is_op & _of_ranges(trace, "seq").is_not_null()).any():
         return None
-    from opspan.analysis.engine_labels import engine_labels  # late: few traces come so far
+    from opspan.analysis.engine_labels import engine_labels  # imported late, because few traces need it
 
     if engine_labels(_of_ranges(trace, "name")).height:
         return None  # a serving engine never trains

@@ -33,7 +33,7 @@ def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
 
 
 def _known_names(named: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Returns the key of each row, and the last of the names that `named` has for this key, or null."""
+    """Returns the key of each row, and a name or null: the last name that `named` has for the key."""
     names = named.select(*key, "name").unique(key, keep="last", maintain_order=True)
     return rows.select(key).join(names, on=key, how="left", nulls_equal=True, maintain_order="left")
 

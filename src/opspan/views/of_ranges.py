@@ -1,4 +1,4 @@
-"""Groups rows that belong to ranges by the op, module, phase, step or function of the range."""
+"""Groups rows by the op, module, phase, step or function of the range that they belong to."""
 
 from __future__ import annotations
 

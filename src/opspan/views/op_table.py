@@ -23,7 +23,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
-STACK_DEPTH = 5  # how many of the innermost functions tables by stack compare
+STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
 
 # Name of our column -> name of the attribute of torch's averages.
 TORCH = {
@@ -67,7 +67,8 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
-HIDDEN = "is_async"  # only the text needs this column: like torch, it has no share of the total for async rows
+# Only the text needs this column: like torch's table, it shows no share of the total for async rows.
+HIDDEN = "is_async"
 
 
 def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class OpRows:
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
 
     def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
-        """Returns the first `limit` rows as columns, and the lines below them."""
+        """Returns the first `limit` rows as columns, and the lines with the totals."""
         if self.facts is None or not self.rows.height:
             return [], []
         shown, facts, metrics = self._shown(limit, self.facts)

@@ -12,8 +12,8 @@ from opspan.questions import Options
 from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.table import table_of
 
-_OPS, _PAIRS = 8, 5  # rows
-_ALL = 1000  # the width of a line in characters if nothing limits the width
+_OPS, _PAIRS = 8, 5  # maximum number of rows of each table
+_ALL = 1000  # maximum width of a line in characters, if the layout has no width
 _col = pl.col
 
 

@@ -96,8 +96,8 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
 
 
 def _sums(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
-    """Sums the time of pieces by `key`, which has a value for each piece. The sums are in the order in which values
-    first occur."""
+    """Sums the time of pieces by `key`, which has a value for each piece. The sums are in the order in which the values
+    of `key` first occur."""
     ns = _col("end_ns") - _col("start_ns")  # negative only if the difference overflowed
     # Combine the name and the kind in one number: grouping by one column is twice as fast as by two.
     name = (pl.lit(key.to_physical()).cast(pl.UInt32) + 1).fill_null(0)

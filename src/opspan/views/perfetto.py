@@ -91,8 +91,8 @@ def _clocks(trace: Tables, shift: int) -> Bytes:
 
 
 class _Arrows:
-    """The numbers of the flows (arrows) that begin and end at each row. A flow leads from a call to what it launched,
-    or from an op to its backward op."""
+    """Numbers the flows (arrows) that begin and end at each row. A flow leads from a call to the kernel or copy that it
+    launched, or from an op to its backward op."""
 
     def __init__(self, trace: Tables) -> None:
         work = trace.work.select("call", "start_ns").with_row_index("to")
@@ -171,8 +171,8 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
 
 
 def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
-    """Returns a numbered track for each lane beside another track. The lanes beside one track have consecutive
-    numbers."""
+    """Returns the extra tracks for slices that overlap others. `parent` is the track that an extra track is beside. The
+    extra tracks of one parent have consecutive numbers."""
     beside = events.filter(_col("lane") > 0, ~_col("is_end"))
     lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
     lanes = lanes.unique().sort("parent", "lane")

@@ -23,7 +23,7 @@ _KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "
 
 
 class InternedTexts:
-    """Collects the texts of a batch. The packets of the batch refer to these texts by number."""
+    """Collects the texts of a batch, to which the packets of the batch refer by number."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[pl.Series]] = {_NAMES: [], _CATEGORIES: [], _TEXTS: []}

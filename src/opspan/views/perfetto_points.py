@@ -1,7 +1,7 @@
 """The events of a Perfetto trace that have no duration: values of counters, and memory that is allocated or freed.
 
-There are three kinds of counters: those of the trace, the memory in use (if events have it), and the number of launches
-that wait for each stream.
+There are three kinds of counters: those of the trace, the memory in use (if events have it), and the length of each
+stream's queue of launches.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def left_out(trace: Tables) -> list[str]:
 def _with_tracks(
     rows: pl.DataFrame, key: list[str], title: pl.Expr, owner: Callable[[pl.DataFrame], pl.Series]
 ) -> pl.DataFrame:
-    """Returns the columns time_ns, value, parent (the track of the owner), title, and series: a number that tells apart
-    series with the same title."""
+    """Returns the columns time_ns, value, parent (the track of the owner), title, and series. The number `series` tells
+    apart counters with the same title."""
     rows = rows.with_columns(owner(rows).alias("parent"), title=title)
     series = pl.struct(key).rank("dense") if rows.height else pl.lit(None)
     return rows.select("time_ns", "value", "parent", "title", series=series.cast(pl.UInt32))

@@ -21,7 +21,7 @@ from opspan.views.merged_stacks import stack_tree
 from opspan.views.names import python_file, python_line
 from opspan.views.stacks import no_time
 
-MOST_FRAMES = 5_000_000  # most frames in all stacks together
+MOST_FRAMES = 5_000_000  # maximum number of frames in all stacks together
 _VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
 _COLUMNS = [column for _, _, column in _VALUES]
 _SMALLER = "(stacks that take less)"

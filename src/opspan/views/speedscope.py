@@ -30,7 +30,7 @@ from opspan.views.names import frame_name, python_file, python_line
 from opspan.views.pieces import Piece
 from opspan.views.stacks import tree
 
-MOST_SPANS = 1_000_000  # a browser shows such a file without trouble; each span has two events of about 30 bytes
+MOST_SPANS = 1_000_000  # a browser can still show a file of this size; each span has two events of about 30 bytes
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _BATCH = 50_000
 _TRACK = ["process", "thread", "lane"]
@@ -64,8 +64,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns spans (track, name, start_ns, end_ns) and tracks (track, len, title). Functions and ranges are on the
-    track of their thread; kernels and copies are on the track of their stream."""
+    """Returns spans (track, name, start_ns, end_ns) and tracks (track, len: the number of spans, title). Functions and
+    ranges are on the track of their thread; kernels and copies are on the track of their stream."""
     places = tracks_of(trace)
     rows = places.on_threads(tree(trace).filter(~_col("is_mark").fill_null(value=False)))
     is_apart = rows["is_async"].fill_null(value=False)

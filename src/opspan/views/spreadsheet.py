@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 # Matches texts that a spreadsheet may run. Tabs and line ends are included because the text after them may become a
-# cell. The last four characters are the wide forms of = + - @, which Excel accepts in East Asia.
+# cell. The last four characters are the full-width forms of = + - @, which Excel accepts in East Asia.
 _BEGINS = r"^'*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 

@@ -4,8 +4,8 @@
 
 A stack consists of Python functions, if the tool traced them, and of nested ranges on a thread, the outermost first.
 The number is the time of the last frame without the frames inside it. It is a sum over all rows with the same stack.
-Async ranges are not in the tree and are left out. A range that is a kernel of compiled code is below the lines that it
-was made from, with a part of its time for each (line_stacks.py).
+Async ranges do not nest and are left out. A range that is a kernel of compiled code is below the source lines that it
+was made from. Its time is divided among these lines (line_stacks.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def has_functions(trace: Tables) -> bool:
 class StackRows:
     """The rows of a tree in the form that analysis/stacks.py needs, and the process and thread of each root."""
 
-    rows: pl.DataFrame  # kernels of compiled code are below their lines
+    rows: pl.DataFrame  # kernels of compiled code are below their source lines
     roots: pl.DataFrame  # columns: root, rank, pid, tid, process, thread
     left_out: list[str]  # sentences on what was left out
 
@@ -91,7 +91,7 @@ def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
 
 
 def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
-    """Writes the stacks of a tree: `rows` with weights. Returns sentences on what is left out."""
+    """Writes the stacks of the tree `rows`, which has a column `weight`. Returns sentences on what is left out."""
     in_tree = stack_rows(trace, rows.select(*_USED, *(["work"] if "work" in rows.columns else [])))
     roots = in_tree.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
     with path.open("w", encoding="utf-8") as file:

@@ -1,13 +1,13 @@
 """The phases of a serving engine's steps (prefill, decode, ...): steps, tokens, and the time for a token.
 
-    says(steps) -> rows for steps with took_ns, with what the labels of the engine say.
+    says(steps) -> for each step, what the engine's label says about it, and its rates.
     parts(steps) -> the sums over the steps of each phase, in a form that can be added up over ranks (Parts).
     phases(parts) -> one row for each phase. phases_texts(parts) -> the same as texts.
 
-The time of a step is the time until all work that it launched was done (`until_done`). It counts from when the step
-before was done, so the times of all steps add up although the host runs ahead. The time for a token is the time of
-steps whose tokens are known, divided by their tokens. The ranks of a tensor parallel job compute the same tokens
-together: each rank's tokens and time count, so the time for a token is that of one rank.
+The time of a step ends when all work that it launched is done (`until_done`). It begins when the step starts or, if
+that is later, when the step before is done. So no time counts twice, although the host runs ahead. The time for a token
+is the time of steps whose tokens are known, divided by their tokens. The ranks of a tensor parallel job compute the
+same tokens together. Each rank's tokens and time count, so the time for a token is that of one rank.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ _NO_PHASE = "no phase"
 
 
 def says(steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns what is said for each row: phase, tokens, requests, batch_size, token_ns and tokens_per_s."""
+    """Returns what the label of each step says: phase, tokens, requests, batch_size; and the rates token_ns and
+    tokens_per_s."""
     labels = labels_of_steps(steps["step"]).select(_col("phase").cast(pl.String), *SAYS[1:])
     return labels.with_columns(steps["took_ns"]).select(*SAYS, **_RATES)
 
 
 def parts(steps: pl.DataFrame) -> Parts:
-    """Returns the sums. `steps` has rank, pid, step and took_ns."""
+    """Returns the sums over the steps of each process and phase. `steps` has rank, pid, step and took_ns."""
     labels = labels_of_steps(steps["step"])
     rows = pl.concat([steps.select(*PROCESS, "took_ns"), labels.select("engine", "phase", "tokens")], how="horizontal")
     rows = rows.filter(_col("engine").is_not_null()).with_columns(_col("phase").cast(pl.String).fill_null(""))
@@ -71,8 +72,8 @@ def parts(steps: pl.DataFrame) -> Parts:
 
 
 def phases(parts: Parts) -> pl.DataFrame:
-    """Returns for each phase: phase ("" if unknown), steps (of the process with most), took_ns (the mean time of a
-    step), tokens (the mean of a step, null if unknown), token_ns and tokens_per_s."""
+    """Returns for each phase: phase ("" if unknown), steps (of the process with the most steps), took_ns (the mean time
+    of a step), tokens (the mean of a step, null if unknown), token_ns and tokens_per_s."""
     order = pl.Enum([*SERVING_PHASES, ""])
     rows = (
         parts[_PHASES]

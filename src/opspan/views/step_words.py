@@ -22,7 +22,7 @@ _OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"
 _LITTLE = 0.01  # a time below this share of the run's time is not mentioned
 _MOST_NAMES = 3
 _MOST_PATTERNS = 2
-_NAME = 40  # most characters of a name
+_NAME = 40  # maximum length of a name
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:

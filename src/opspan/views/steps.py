@@ -1,4 +1,4 @@
-"""The steps of a run, and the kinds of time that each consists of: `opspan steps`."""
+"""The steps of a run, and the kinds of time that each step consists of: `opspan steps`."""
 
 from __future__ import annotations
 

@@ -37,12 +37,13 @@ from opspan.views.idle import parts as idle_parts
 from opspan.views.missing import labelling_command
 
 _col = pl.col
-_MOST = 20  # most names on a line
-_WIDTH = 80  # the width of a line if nothing limits it, and of the notes in JSON
+_MOST = 20  # maximum number of names on a line, however wide it is
+_WIDTH = 80  # the width of a line if the layout has no width, and of the notes in JSON
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
-_MUCH_OVERHEAD = 0.01  # overhead below this share of the run's time is not mentioned
-_LITTLE = 0.01  # idle time before the first kernel is not mentioned below this share of the devices' time
+# The profiler's work before and after the run is not mentioned below this share of the run's time.
+_MUCH_OVERHEAD = 0.01
+_LITTLE = 0.01  # idle time before the first work is not mentioned below this share of the devices' time
 _LABEL = 13  # width in characters of the label at the begin of a line
 
 
@@ -53,7 +54,7 @@ class _Room:
     width: int = _WIDTH
     name: int = 24
     tool: int = 40
-    names: int = 4  # most names on a line
+    names: int = 4  # maximum number of names on a line
 
     @classmethod
     def of(cls, layout: Layout) -> _Room:
@@ -72,12 +73,12 @@ class _Room:
 @dataclass(frozen=True)
 class _Facts:
     row: dict[str, Any]
-    # The main reason, its share of the idle time, and the op that ran on the host.
+    # The main reason for idle time, its share of the idle time, and the op in which the host spent most of that time.
     idle: tuple[str, float, str | None] | None
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
     costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
     steps: list[str]  # the lines about steps
-    compiled: str  # what torch.compile compiled; "" if no log says anything
+    compiled: str  # what torch.compile compiled; "" if no log has a compilation or a graph break
     issues: int
     next: str
     see: str  # command that writes a report; "" if the report would be empty
@@ -149,7 +150,7 @@ def _parts(analysis: Analysis) -> Parts:
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
     sums |= {"outliers": int(steps["is_outlier"].sum())}
     sums |= {"issues": int(analysis.tables.issues.filter(_col("severity") != "info")["count"].sum())}
-    # `_next` needs these two: whether a table has rows, and whether the trace holds anything.
+    # `_next` needs these two sums: the number of ranges with a time, and the number of tables with rows.
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
@@ -323,7 +324,7 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
 
 
 def top(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns the ops (by name) or modules that have self time, the longest first, with that time. It is the time on
+    """Returns the ops (by name) or modules that have self time, with that time, the longest first. It is the time on
     devices or, if no row has any, the time on the host."""
     return _most(_sums(analysis, by))
 

@@ -1,5 +1,5 @@
-"""The table of a trace, or of many ranks, grouped by one of BY["table"]: `opspan table`. docs/json.md describes the
-columns.
+"""The table of a trace, or of many ranks, grouped by name, shape, module, kernel, ...: `opspan table`. docs/json.md
+describes the columns.
 
 Tables by name, shape and stack have the rows of torch's key_averages() for each rank, and are printed like torch's
 table. The other tables have sums over all ranks, and are printed in the same style. Times are integer nanoseconds.
@@ -39,11 +39,11 @@ __all__ = ["SCHEMA", "Table", "lean", "table_of"]
 SCHEMA = 1  # version of the JSON; it grows when a name, or the meaning of a name, changes
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
-_OF_SOURCE = {"line": "line", "source-op": "source_op"}  # grouping -> the key column
+_OF_SOURCE = {"line": "line", "source-op": "source_op"}  # grouping -> its key column
 _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # columns whose texts are JSON
-# Grouping -> the key column, and its value in rows that have no module, step, shape or stack.
+# Grouping -> its key column, and the value of this column in rows that have no module, step, shape, stack, line or op.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
 _WITHOUT |= {"line": ("line", UNKNOWN), "source-op": ("source_op", UNKNOWN)}
 NO_MEMORY = (
@@ -57,7 +57,7 @@ _COUNTED = {
     "step": "# of Steps",
     "line": "# of Kernels",
     "source-op": "# of Kernels",
-}  # the title of the count column, if it is not `# of Calls`
+}  # the title of the column `count`, if it is not `# of Calls`
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
 _TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}
@@ -133,8 +133,8 @@ def lean(trace: Tables) -> Tables:
     # Ids are needed only if kernels, copies, or the ops of replayed graphs refer to them.
     if not trace.work["named_range_id"].count() and timeless(ranges) is None:
         ranges = ranges.drop("id", "parent_id")
-    # The analysis uses op_id only to test for null, and only in ranges whose sequence number is 0. If none is null
-    # there, op_id need not be kept.
+    # The analysis uses op_id only to test for null, and only in ranges whose sequence number is 0. If no such range has
+    # a null op_id, one value for all ranges is enough.
     if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():
         ranges = ranges.with_columns(op_id=pl.lit(0, dtype=pl.Int64))
     return trace.replace(ranges=ranges)
@@ -251,9 +251,9 @@ def _nothing_text(trace: Tables, options: Options) -> str:
 
 
 def _of_ops(rows: pl.DataFrame, by: str) -> Part:
-    """Returns rows that can be summed over the cycles (files) of a rank. Within a cycle, several rows may have the same
-    name, such as the row of an op and the row of a range. The n-th row with a name is summed with the n-th row with
-    this name in each other cycle."""
+    """Returns rows that can be summed over the cycles (files) of a rank. Within a cycle, an op and a range may have the
+    same name, so several rows have it. The n-th row with a name is summed with the n-th row with this name in each
+    other cycle."""
     key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
     numbers = schema_of(by, has_memory=True)
     rules = {name: "first" for name in rows.columns if name not in numbers}
@@ -282,7 +282,7 @@ def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> P
     return Part(rows, OF_WORK["stream"] if by == "stream" else (by,))
 
 
-# --- the table that is made of the parts
+# --- the table that is made from the parts
 
 
 def answer(parts: Parts, options: Options) -> Table:

@@ -84,7 +84,7 @@ class SumRows:
         return "\n".join([*lines, *totals]) + "\n", notes
 
     def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
-        """Returns the first `limit` rows as columns, and the lines below them."""
+        """Returns the first `limit` rows as columns, and the lines with the totals."""
         shown = self.rows if limit < 0 else self.rows.head(limit)
         totals = [
             f"{title} time total: {format_time(_total(self.rows, name) / 1000)}"

@@ -1,10 +1,11 @@
-"""A file of intervals for VTune, `out-hostname-<host>.csv`: put it into a result folder, or use `vtune -import`.
+"""A file of intervals for VTune, `out-hostname-<host>.csv`: put it into a result folder of VTune, or use `vtune
+-import`.
 
     name,start_tsc.UTC,end_tsc,pid,tid
     "aten::mm, seq = 3",2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
 
-Rows with a tid are tasks; rows without a tid are frames. docs/formats/vtune.md describes the format. opspan can also
-read it.
+VTune shows rows with a tid as tasks, and rows without a tid as frames. docs/formats/vtune.md describes the format.
+opspan can also read it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An Excel workbook: a sheet for the answer of each verb, with the names of columns that docs/json.md describes.
+"""An Excel workbook: a sheet for each answer, such as findings, ops and kernels. docs/json.md describes the columns.
 
 Texts stay texts: Excel does not read them as formulas, links or numbers. Excel's numbers are doubles. So a column with
 integers that a double cannot hold is written as text, and times count from the begin of the trace.
@@ -28,8 +28,9 @@ from opspan.views.table import table_of
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
 
-MOST_ROWS = 100_000  # rows in a sheet: Excel allows 1,048,576, but so many rows take minutes to write and to open
-MOST_CHARACTERS = 32_767  # characters in a cell, in UTF-16 units
+# Maximum number of rows in a sheet: Excel allows 1,048,576, but these take minutes to write and to open.
+MOST_ROWS = 100_000
+MOST_CHARACTERS = 32_767  # maximum number of characters in a cell, in UTF-16 units
 _LONGEST_TITLE = 200
 _EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -56,7 +57,7 @@ def _answer(name: str) -> Callable[[Analysis], pl.DataFrame]:
     return lambda analysis: question(name).rows_of(analysis, Options())
 
 
-# Sheet -> the section of docs/json.md that has its columns ("": none has), and what makes its rows.
+# Sheet -> the section of docs/json.md that describes its columns ("": none), and a function that makes its rows.
 _SHEETS: dict[str, tuple[str, Callable[[Analysis], pl.DataFrame]]] = {
     "findings": ("findings", _answer("findings")),
     "ops": ("by name, shape, stack", _table("name")),
@@ -97,7 +98,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _recording_time(trace: Tables) -> datetime:
-    """Returns the time of the recording. The workbook gets it as its time of creation, so that equal traces make equal
+    """Returns the time of the recording. The workbook says that it was created then, so that equal traces make equal
     files."""
     since = timedelta(microseconds=(trace.origin_utc_ns or 0) // 1000)
     return (_EPOCH + max(since, timedelta(days=3653))).replace(tzinfo=None)
@@ -177,8 +178,8 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """Returns titles without control characters, which differ even if case is ignored. Only the titles of columns that
-    come from reports ever change."""
+    """Returns titles that differ even if case is ignored, without control characters. Only titles that come from the
+    columns of reports ever change."""
     titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))

@@ -146,7 +146,7 @@ function divergingBars(largest: Table["largest"], width: number): Plot.PlotOptio
   const zero = Plot.ruleX([0], { stroke: "var(--text)" });
   const size = { height: (isNarrow ? 40 : 26) * bars.length + 50, marginTop: 4, marginBottom: 40 };
   if (isNarrow) {
-    // There is no room beside the bars, so write the name and the number above each bar.
+    // A narrow page has no room beside the bars, so write the name and the number above each bar.
     const letters = Math.floor(width / 7.5) - 12;
     const text = (one: Bar): string => `${shorten(one.label, letters)} ${formatSigned(one.ns, time)}`;
     const words = {
@@ -182,8 +182,8 @@ function shorten(name: string, letters: number): string {
   return name.length > letters ? `${name.slice(0, letters - end - 1)}…${name.slice(-end)}` : name;
 }
 
-/** Plots how much longer this run took than the earlier run. The point of a step shows the sum over all steps up to
- * that step. */
+/** Plots how much longer this run took than the earlier run. The point of a step shows the sum of the differences of
+ * all steps up to this step. */
 function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): void {
   if (!rows) {
     render(html`<p class="quiet">${why}.</p>`, root);

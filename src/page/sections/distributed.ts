@@ -13,8 +13,8 @@ interface Kind {
   title: string;
 }
 
-/** The times of each place. A place is a device, or a process if there are no devices. Each place has a row for the
- * complete run and a row for each step. `place[row]` is an index into `places`. `step[row]` is 0 in the row of the
+/** The times of each device or, if there are no devices, of each process. Both are called places. A place has a row for
+ * the complete run and a row for each step. `place[row]` is an index into `places`. `step[row]` is 0 in the row of the
  * complete run, and i + 1 in the row of the step `steps[i]`. */
 interface Load {
   places: string[];

@@ -1,4 +1,4 @@
-// The findings about the run, the costliest first, with links to their places in the page.
+// The findings about the run, the costliest first, with links to the sections that show their ops, modules and times.
 import { type TemplateResult, html, nothing } from "lit-html";
 import { formatValue } from "../format.ts";
 import { linkTo } from "../links.ts";
@@ -20,7 +20,7 @@ interface Finding {
   section: string; // the name of the section that shows what `command` prints, or ""
   ops: string[];
   modules: string[];
-  lines: string[]; // of the program, such as model.py:12 forward
+  lines: string[]; // source lines of the program, such as model.py:12 forward
   ranks: number[]; // the ranks that the finding is about; empty if the run has only one rank
   ranges: { rank: number; from: string; to: string; time: string }[];
 }

@@ -1,4 +1,4 @@
-// Shows the work of devices. Kernels are grouped by name or by launch. Copies and fills have separate tables.
+// Shows the work of devices: kernels by name or by launch configuration, and separate tables of copies and fills.
 import { html, nothing, render } from "lit-html";
 import { bars, parts } from "../bars.ts";
 import { formatValue, time } from "../format.ts";
@@ -9,8 +9,8 @@ import { drawInColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import "./kernels.css";
 
-// The colour and the title of three groups of kernels: those that use tensor cores, those that do not, and those for
-// which the name does not tell.
+// The colour and the title of three groups of kernels: kernels that use tensor cores, kernels that do not, and kernels
+// whose name does not tell.
 const USES = {
   yes: { name: "tensor cores", title: "With tensor cores" },
   no: { name: "other", title: "Without" },
@@ -22,7 +22,7 @@ const ALL = "the time of all kernels";
 interface Data {
   total_ns: number;
   tables: { title: string; rows: Columns; names: string[] }[];
-  // For each row of the first table, which groups kernels by name: the ops that launched the kernel.
+  // For each row of the first table (kernels by name): the ops that launched the kernel, and its full names.
   ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[];
   top: { name: string; ns: number }[];
   tensor_cores: { uses: keyof typeof USES; ns: number }[];
@@ -101,7 +101,7 @@ function charts(data: Data, page: Page) {
     </div>`;
 }
 
-/** The details of a kernel: the ops that launched it. */
+/** The details of a kernel: the ops that launched it, and its full names. */
 function detail(data: Data, row: number, page: Page) {
   const { op, count, ns, more, full } = data.ops[row]!;
   return html`<table class="plain">

@@ -207,8 +207,8 @@ const barsOf = (one: Bars, page: Page): TemplateResult => {
   </section>`;
 };
 
-/** Divides times by the number of calls, which is not known for lines of the program. Drops the totals of columns,
- * because a sum of times per call has no meaning. */
+/** Divides times by the number of calls. If a table has no such number, its times become empty. Drops the totals of
+ * columns, because a sum of times per call has no meaning. */
 function timesPerCall(rows: Columns): Columns {
   const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges");
   return {

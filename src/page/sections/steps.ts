@@ -19,7 +19,7 @@ interface Process {
   step: (string | null)[]; // the first step of each bar
   last: (string | null)[]; // the last step of each bar
   is_outlier: boolean[];
-  phase: (string | null)[]; // the phase of each bar: of a serving engine, null if it is unknown or if steps differ
+  phase: (string | null)[]; // the serving engine's phase of each bar; null if it is unknown or differs between steps
   phases: Columns | null; // a row for each phase; null if the steps are not those of a serving engine
   ns: number[][]; // for each kind, the mean time of a step in each bar
 }
@@ -122,7 +122,7 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: sentence
         y: { label: unit, transform: (ns: number) => ns / size, grid: true },
         marks: [
           Plot.barY(pieces, { x: "at", y: "ns", fill: (one: Piece) => color(one.name), title: "title", tip: true }),
-          // A strip below the bars has the colours of phases.
+          // A thin strip below each bar has the colour of its phase.
           Plot.barY(phases, {
             x: "at",
             y1: -0.045 * most,
@@ -175,7 +175,7 @@ function phaseLegend({ phase }: Process): TemplateResult | typeof nothing {
   return present.length ? legend(present.map((one) => ({ name: one, title: titleOf(one) }))) : nothing;
 }
 
-/** Draws a row for each phase of the engine. */
+/** Draws a table with a row for each phase of the serving engine. */
 const phaseTable = ({ columns, values }: Columns): TemplateResult =>
   html`<table class="plain phases">
     <caption>

@@ -53,7 +53,7 @@ export function drawArrows(
   }
 }
 
-/** Moves x nearer if it is more than one window width away from the window, because canvases draw badly at very large
+/** Limits x to at most one window width outside of the window, because canvases draw badly at very large
  * coordinates. */
 const near = (view: View, x: number): number => Math.min(2 * view.width, Math.max(-view.width, x));
 

@@ -136,7 +136,7 @@ function arrow(trace: Trace, shape: number, end: End, actions: Actions): Templat
     ${later < 0 === end.isAfter ? "earlier" : "later"}`;
 }
 
-/** For each table whose rows are shapes: the sections that also list these rows, and the text of the link to each. */
+/** For each table: the sections that also list its rows, and the text of the link to each section. */
 const SECTIONS: Record<Table, [section: string, text: string][]> = {
   ranges: [["operators", "In the table of operators"]],
   work: [["kernels", "In the table of kernels"]],

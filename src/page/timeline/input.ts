@@ -1,5 +1,5 @@
 // Handles wheel, mouse, touch and keys. Changes the view when the reader moves or zooms it, and tells the `Listener`
-// about this and all other actions.
+// about the reader's actions.
 import type { View } from "./view.ts";
 
 interface Listener {

@@ -4,7 +4,7 @@ import { type Counter, type Row, type Trace } from "./trace.ts";
 
 export const ROW = 16;
 const GROUP = 24;
-const PAD = 3; // pixels above and below the rows of a lane
+const PAD = 3; // the space above and below the rows of a lane, in pixels
 const COUNTER = 40;
 const MANY_ROWS = 12;
 

@@ -8,14 +8,14 @@ import type { View } from "./view.ts";
 
 const LEAST_TEXT = 30; // shapes that are narrower than this number of pixels have no text
 const LEAST_PATTERN = 4; // shapes that are narrower than this number of pixels have no pattern
-const INNER = ROW - 2; // the height of a shape
-const LOW = 4; // the height of short idle times
+const INNER = ROW - 2; // the height of a shape, in pixels
+const LOW = 4; // the height of short idle times, in pixels
 const WAITING_ALPHA = 0.45;
 const LETTER = 6; // about the width of a letter, in pixels
 
 /** The shapes that the search has found. */
 export interface Matches {
-  shapes: Int32Array; // sorted
+  shapes: Int32Array; // in increasing order
 }
 
 export class Painter {
@@ -65,7 +65,7 @@ export class Painter {
     const { start, end, form } = this.trace;
     const { from, to, scale, width } = view;
     const fills = matches ? shades.dim : shades.fill;
-    // Neighbouring columns of one colour are drawn as one rectangle.
+    // Neighbouring columns of pixels that have one colour are drawn as one rectangle.
     let runFrom = 0;
     let runTo = -1;
     let runShade = -1;
@@ -73,7 +73,7 @@ export class Painter {
     const flush = (): void => {
       if (runTo <= runFrom) return;
       this.setFill(context, fills[runShade]!);
-      // Short idle times are drawn low. At full height, several of them would look like one long idle time.
+      // Short idle times are drawn low. At full height, neighbouring ones would look like one long idle time.
       const height = runShade === idle ? LOW : INNER;
       context.fillRect(runFrom, top + 1 + INNER - height, runTo - runFrom, height);
       if (runShade === waiting && !matches && runTo - runFrom >= LEAST_PATTERN) {
@@ -182,7 +182,7 @@ export class Painter {
     this.fill = "";
   }
 
-  /** Returns the share of a block's time during which at least one of its ranges was open. */
+  /** Returns the sum of the lengths of a block's ranges, as a share of the block's length, at most 1. */
   private busyShare(shape: number): number {
     const took = this.trace.end[shape]! - this.trace.start[shape]!;
     return took > 0 ? Math.min(1, this.trace.members.get(shape)!.busyNs / took) : 1;

@@ -5,7 +5,7 @@ import type { Trace } from "./trace.ts";
 
 export class Search {
   matches: Matches | undefined;
-  hidden = 0; // the number of matching ranges in blocks, which are shapes that show several ranges
+  hidden = 0; // the number of matching ranges in blocks (shapes that show several ranges)
   text = "";
   private order: Int32Array = new Int32Array(); // the matching shapes, by time
   private at = -1;
@@ -46,7 +46,7 @@ export class Search {
     this.order = Int32Array.from(shapes).sort((a, b) => start[a]! - start[b]!);
   }
 
-  /** Goes to the next or the previous match, and returns its shape. */
+  /** Goes to the next match (`by` is 1) or the previous match (-1), and returns its shape. */
   step(by: 1 | -1): number | undefined {
     if (!this.count) return undefined;
     this.at = this.at < 0 && by < 0 ? this.count - 1 : (this.at + by + this.count) % this.count;

@@ -20,7 +20,7 @@ export interface Data {
   groups: { title: string; rank: number; device: number | null; host: boolean; quiet: boolean }[];
   lanes: Lane[];
   names: string[];
-  hidden: { name: Deltas; count: number[] }; // for each name, the number of its ranges that are drawn in blocks
+  hidden: { name: Deltas; count: number[] }; // for frequent names, the number of their ranges that are drawn in blocks
   gap: number[]; // the time since the previous shape's end; for the first shape of a row, since the trace's begin
   length_ns: number[];
   name: number[]; // for each shape, an index into `names`, or -1 if the shape has no name
@@ -83,8 +83,8 @@ export interface Steps {
   outlier: boolean[];
 }
 
-/** A row of a lane. Its shapes do not overlap. `first` is its first shape, and `until` is the shape after its last
- * shape. */
+/** A row of a lane. The shapes of a row do not overlap. `first` is its first shape, and `until` is the shape after its
+ * last shape. */
 export interface Row {
   lane: number;
   row: number;
@@ -101,12 +101,12 @@ export interface Trace {
   name: Int32Array;
   kind: Uint8Array;
   form: Uint8Array;
-  // For each block, the number of its ranges, and the time in which at least one of them was open.
+  // For each block, the number of its ranges, and the sum of their lengths.
   members: Map<number, { count: number; busyNs: number }>;
   isBlock: Uint8Array;
   rows: Row[];
   rowsOf: Row[][]; // the rows of each lane
-  hidden: Map<number, number>; // for each name, the number of its ranges that are drawn in blocks
+  hidden: Map<number, number>; // for frequent names, the number of their ranges that are drawn in blocks
   arrows: Record<Arrow, Links>;
   counters: { of: Counter; at: Float64Array; highest: number }[];
 }

@@ -1,4 +1,4 @@
-// The window: the stretch of time that is shown, and its width in pixels.
+// The window: the period of time that is shown, and its width in pixels.
 
 const SHORTEST_NS = 10;
 const ROOM = 0.02; // the empty room on each side of the trace, as a share of the trace's length
@@ -33,7 +33,7 @@ export class View {
     this.show(-room, this.length + room);
   }
 
-  /** Shows a stretch of time. If the stretch is too short or too long, shows the nearest length that is allowed, around
+  /** Shows a period of time. If the period is too short or too long, shows the nearest length that is allowed, around
    * the same middle. If the middle is outside of the trace, moves the middle to the begin or end of the trace. */
   show(from: number, to: number): void {
     const span = this.clamp(to - from);

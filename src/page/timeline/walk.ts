@@ -9,8 +9,8 @@ export function neighbour(trace: Trace, shape: number, by: 1 | -1): number {
   return next >= row.first && next < row.until ? next : -1;
 }
 
-/** Goes up or down to the nearest row that has a shape at the same time. Returns that shape, or -1 if no row has
- * one. */
+/** Goes down (`by` is 1) or up (-1) to the nearest row that has a shape at the same time. Returns that shape, or -1 if
+ * there is none. */
 export function shapeInNextRow(trace: Trace, layout: Layout, shape: number, by: 1 | -1): number {
   const { rows, start, end, data } = trace;
   for (let at = rows.indexOf(rowOf(trace, shape)) + by; rows[at]; at += by) {

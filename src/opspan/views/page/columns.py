@@ -67,8 +67,8 @@ def sizes(tree: pl.DataFrame, measures: Sequence[str]) -> pl.Series:
 
 
 def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts some rows of a tree by `row`, and numbers them anew. In `rows`, `parent` is the `row` of the parent. In the
-    result, `parent` is the index of the parent in the result. So `rows` must have all ancestors of its rows."""
+    """Sorts some rows of a tree by `row`, and numbers them anew. In `rows`, `parent` is the `row` of the parent; in the
+    result, it is the index of the parent. So `rows` must have all ancestors of its rows."""
     rows = rows.sort("row")
     places = rows.select("row").with_row_index("place")
     return rows.rename({"parent": "above"}).join(

@@ -23,7 +23,7 @@ from opspan.views.page.section import Section, Subject
 _BY = {"op": "op", "module": "module", "kernel": "kernel", "shape": "op and sizes", "phase": "phase", "place": "place"}
 _ORDER = ("op", "module", "kernel", "step", "shape", "phase", "place")
 _MOST_BARS = 15
-_LABEL = 120  # most characters of a label
+_LABEL = 120  # maximum length of a label
 _col = pl.col
 _NAMES = [replace(field, unit="text") if field.name == "sizes" else field for field in KEYS]
 _NUMBERS = (

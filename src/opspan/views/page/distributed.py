@@ -21,7 +21,7 @@ from opspan.views.page.section import Section, Subject
 
 _BY = {"kind": "kind", "group": "group", "size": "size", "op": "op"}
 _MOST_BARS = 20_000
-_MOST_PLACES = 64  # most devices (or processes without a device) that have tables of their own
+_MOST_PLACES = 64  # maximum number of devices (or processes without a device) that have tables of their own
 _MOST_OF = 0.5  # one rank is named as the cause if the others waited for it longer than this share of all waiting
 _col = pl.col
 _KINDS = {
@@ -199,8 +199,8 @@ def _with_longest(rows: pl.DataFrame, calls: pl.DataFrame, key: Sequence[str]) -
 
 
 def _linked_table(rows: pl.DataFrame, columns: Sequence[Field]) -> dict[str, Any]:
-    """Returns a table, and for each row the period of time that the page shows after a click. Times are texts, because
-    numbers in a page are exact only up to 53 bits."""
+    """Returns a table, and for each row the period of time that the timeline shows after a click on the row. Times are
+    texts, because numbers in a page are exact only up to 53 bits."""
     names = {"kind": "(not known)", "group": "(not told)", "op": "(in none)"}
     shown = rows.with_columns(_col(name).fill_null(none) for name, none in names.items() if name in rows.columns)
     part = table(shown, columns)

@@ -54,7 +54,7 @@ def _sections(subject: Subject) -> dict[str, Section]:
 
 
 def document(subject: Subject) -> str:
-    # First, because asset() raises an error if the file is missing.
+    # Read the file first: asset() raises an error if it is missing.
     program = asset("page.js").replace("</script", "<\\/script")
     sections = _sections(subject)
     head = head_of(subject, sections)
@@ -75,7 +75,7 @@ def document(subject: Subject) -> str:
 
 
 def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
-    """Returns the data for the type Head in src/page/page.ts."""
+    """Returns the data for the type Head in src/page/section.ts."""
     names = [path.name for path in subject.files]
     shown = printable(", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""))
     return {

@@ -1,5 +1,5 @@
-"""The data of a flame graph for src/page/flame.ts. Only the largest frames are kept. The other frames in a kept frame
-are merged into one frame."""
+"""The data of a flame graph for src/page/flame.ts. Only the largest frames are kept. In each kept frame, the other
+frames are merged into one frame."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _col = pl.col
 
 
 def flame(nodes: pl.DataFrame) -> dict[str, Any]:
-    """Returns the flame graph of the tree `nodes`. Its columns are parent (the number of an earlier row), name, kind,
-    and the self times cpu_ns and device_ns."""
+    """Returns the flame graph of the tree `nodes`. `nodes` has the columns parent (the number of an earlier row), name,
+    kind, and the self times cpu_ns and device_ns."""
     measures = [measure for measure in MEASURES if nodes[measure].sum()]
     if not measures:
         return {"names": [], "kinds": [], "frames": {"name": [], "kind": [], "parent": []}, "own": {}, "notes": []}
@@ -49,8 +49,7 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Sums the frames that were not kept: returns one frame for each kept frame that they are in, and one for the
-    root."""
+    """Sums the frames that were not kept. Returns one frame for each kept frame around them, and one for the root."""
     lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))

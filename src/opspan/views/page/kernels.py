@@ -1,4 +1,5 @@
-"""The kernels by name or by launch, with the ops that launched them, and separately copies and fills."""
+"""The kernels by name or by launch configuration, with the ops that launched them. Copies and fills have separate
+tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from opspan.views.table import table_of
 
 _col = pl.col
 TOP = 10
-MOST_OPS = 10  # most ops, most full names, and most lines that are listed for a kernel
+MOST_OPS = 10  # for each kernel, at most this many ops, full names and lines are listed
 _SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
 _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
 _TIMES = (
@@ -120,7 +121,7 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_lines(trace: Tables, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Adds the lines of all runs of each kernel, if the trace has lines."""
+    """Adds the source lines of all runs of each kernel, if the trace knows lines."""
     if not knows_lines(trace):
         return kernels
     rows = trace.work.select("kind", _col("name").cast(pl.String), line_texts(trace)[1].cast(pl.String)).drop_nulls()
@@ -137,7 +138,7 @@ def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:
 
 
 def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
-    """Returns the full names of each kernel, and the ops that launched the kernel, the op with the most time first."""
+    """Returns for each kernel its full names, and the ops that launched it, the op with the most time first."""
     by = ("kind", "name", "op")
     by_op = in_order(launches.group_by(by).agg(_col(WORK_ORDER).sum()), WORK_ORDER, by)
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(

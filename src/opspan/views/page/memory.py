@@ -25,11 +25,12 @@ from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _col = pl.col
-PIECES = 400  # number of pieces of time: about the number of pixels that a curve on a screen is wide
+PIECES = 400  # number of pieces of time; a curve on a screen is about as many pixels wide
 MOST_PLACES = 64
-MOST_CELLS = 60_000  # a cell has the figures of one op in one piece of time; if there are more, pieces are joined
-MOST_NAMES = 200  # most ops for each device or host
-MOST_BLOCKS = 2_000  # most blocks for each device or host; all together have at most twice this number
+# Maximum number of cells: the figures of one op in one piece of time; if there are more, pieces are joined.
+MOST_CELLS = 60_000
+MOST_NAMES = 200  # maximum number of ops for each device or host
+MOST_BLOCKS = 2_000  # maximum number of blocks for each device or host; all together have at most twice this number
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
 _BLOCKS = (
     Field("op", "Taken in", "name"),
@@ -54,7 +55,7 @@ def section(subject: Subject) -> Section:
         return Section("Memory", None, why, memory_command(analysis.tables))
     pieces = Pieces.of(analysis.memory_curve["time_ns"], PIECES)
     first = whole_times(analysis.attributed)["start_ns"].min()
-    begin_ns = first if isinstance(first, int) else pieces.first_ns  # the trace has times of memory events only
+    begin_ns = first if isinstance(first, int) else pieces.first_ns  # otherwise, only memory events have times
     peaks = memory.QUESTION.rows_of(analysis, Options("device")).sort(
         "allocated_bytes", descending=True, maintain_order=True
     )
@@ -167,8 +168,8 @@ def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
 
 
 def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) -> dict[str, Any]:
-    """Returns the largest blocks. The range of a block is the innermost range that its thread was in when it took the
-    block."""
+    """Returns the largest blocks. `op` is the innermost range that was open on the thread when it took the block, and
+    `around` is the range around `op`."""
     ranges = subject.analysis.attributed.ranges
     known = blocks.filter(pl.coalesce("alloc_ns", "free_ns").is_not_null())
     rows = known.sort("bytes", descending=True, nulls_last=True, maintain_order=True).head(most)

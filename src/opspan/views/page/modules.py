@@ -78,7 +78,7 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
     notes = [f"{more:,} more modules are not in this page: `opspan table --by module` shows all"] if more else []
     shown_rows = table(largest, with_values(shown, tree), notes)
     for head in shown_rows["columns"]:
-        if "of" in head:  # not the sum of the column, which would count a module again in each module around it
+        if "of" in head:  # the sum of the column would count a module again in each module around it
             head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()
             head["whole"] = "the outermost rows"
     return {

@@ -48,7 +48,7 @@ _BY = {
     "phase": "phase",
     "step": "step",
 }
-# Groupings that only some traces have: those with stacks, and those with what torch.compile said.
+# Groupings that only some traces have. They need stacks, or what torch.compile wrote about its kernels.
 _BY_SOURCE = {"line": "line of the program", "source-op": "op that the program called"}
 # Table -> the grouping of `opspan flops` with the same rows, and how its key columns are called in the table.
 _COST = {
@@ -87,7 +87,7 @@ _COLUMNS = (
 _NONE = "There are no ops or ranges in this trace"
 _MOST_BARS = 10
 MOST_STACKS = 1_000
-_LONGEST_FRAME = 200  # characters; paths are usually shorter
+_LONGEST_FRAME = 200  # in characters; paths are usually shorter
 _SIDES = {"self_device_ns": ("kernel", "Device, self"), "self_cpu_ns": ("ops", "Host, self")}
 _col = pl.col
 
@@ -134,7 +134,7 @@ def section(subject: Subject) -> Section:
 
 
 def _titles(trace: Tables) -> dict[str, str]:
-    """Returns the groupings of the trace."""
+    """Returns the groupings that the trace has, with their titles."""
     known = {"line": knows_lines(trace), "source-op": trace.provenance.height > 0}
     return _BY | {by: title for by, title in _BY_SOURCE.items() if known[by]}
 

@@ -1,4 +1,4 @@
-"""The steps of each process, with the kinds of time that they consist of, and the average step."""
+"""The steps of each process, with the kinds of time that a step consists of, and the average step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opspan.views import step_phases
 from opspan.views.page.columns import table, text, values
 from opspan.views.steps import QUESTION
 
-MOST_BARS = 200  # most bars for each process: on a small screen, more bars would be thinner than a pixel
+MOST_BARS = 200  # maximum number of bars for each process: on a small screen, more bars would be thinner than a pixel
 MOST_OF_ALL = 4_000
 MOST_PROCESSES = 64
 _col = pl.col

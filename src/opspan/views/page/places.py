@@ -1,4 +1,4 @@
-"""The places of a run: devices, and processes without a device. Also says on which host each place is."""
+"""The places of a run: devices, and processes without a device. `hosts` says on which host each place is."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def hosts(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
 
 
 def world_size(analysis: Analysis) -> int | None:
-    """Returns the number of ranks of the program, or None if no file says it."""
+    """Returns the number of ranks of the program, or None if no file names it."""
     return max((rank.told.world_size for rank in analysis.tables.ranks if rank.told.world_size), default=None)

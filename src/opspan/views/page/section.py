@@ -36,9 +36,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page. `data` becomes the JSON for src/page/sections/NAME.ts. If there is no data, `why` is a
-    sentence with the reason, and `command` is a command that would provide the data. `packed` is the data as it is
-    stored in the page; it is set only if the section had to measure its size."""
+    """A section of a page. `data` becomes the JSON for src/page/sections/NAME.ts. Without data, `why` is a sentence
+    with the reason, and `command` is a command that would provide the data. `packed` is the data as it is stored in the
+    page; it is set only if the section had to measure its size."""
 
     title: str
     data: dict[str, Any] | None

@@ -1,7 +1,7 @@
 """The timeline: a lane for each thread and stream, counters, and arrows from launches and forward ops.
 
 A shape is what is drawn for a range, call, kernel, gap, ... Neighbouring shapes that are too small to be drawn one by
-one become a block. Shapes are ordered by lane, row and time, so that their lanes and rows need not be written.
+one become a block. Shapes are ordered by lane, row and time. So the page needs only the number of shapes in each row.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
-MOST_ROWS = 96  # most rows in a lane: about as many as the levels to which Python functions nest
-MOST_BYTES = 4_000_000  # most bytes of this section in the page
+MOST_ROWS = 96  # maximum number of rows in a lane: about as many as the levels to which Python functions nest
+MOST_BYTES = 4_000_000  # maximum number of bytes of this section in the page
 _MOST_STEPS = 5_000
-# Number of names inside blocks that are counted: 100 or, if that is more, one for every 50 shapes.
+# The names of shapes inside blocks are counted, but only the most frequent: 100 names or, if that is more, one name for
+# every 50 shapes.
 _LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50
-_OF_NUMBER = 7  # most bytes that a number takes when it is packed
+_OF_NUMBER = 7  # maximum number of bytes that a number takes when it is packed
 _col = pl.col
 
 
@@ -128,7 +129,8 @@ def _drawn_shapes(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame
 
 
 def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
-    """Returns the number of the block that each placed shape is in. The shapes of a block follow each other."""
+    """Returns for each placed shape the number of its block. A shape that is drawn alone is a block of one. The shapes
+    of a block are neighbours in `placed`."""
     return pl.zeros(placed.height, ROW_NUMBER, eager=True).scatter(blocks["first"][1:], 1).cum_sum().alias("block")
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from opspan.views.page.columns import LONGEST_TEXT, numbered, text
 
 _col = pl.col
-# The most characters of a text. The first of these limits with which all texts together are short enough is used.
+# Limits for the length of a text. The first limit with which all texts together are short enough is used.
 _LENGTHS = (LONGEST_TEXT, 200, 60)
 _EXACT = 2**53
 MOST_CHARACTERS = 1_000_000
@@ -36,7 +36,7 @@ def shown(texts: pl.Series) -> list[str]:
 
 
 def of_texts(name: str, title: str, column: pl.Series) -> dict[str, Any]:
-    """Returns a column of details that are texts. In `at`, the numbers of the texts, -1 stands for null."""
+    """Returns a column of details that are texts. `at` has the number of each row's text; -1 stands for null."""
     texts, numbers = numbered(column)
     return {"name": name, "title": title, "unit": "text", "texts": shown(texts), "at": deltas(numbers.fill_null(-1))}
 

@@ -1,8 +1,8 @@
 """Values over time that are drawn as lanes: how busy each device is, how long its queues are, memory, and the program's
 own counters.
 
-A lane has only as many points as a screen can show. The trace is divided into short periods of equal length. For each
-period a lane has the highest value, so that peaks are shown, and the last value.
+A lane has only as many points as a screen can show. The trace is divided into short periods of equal length. If a lane
+has more values, it gets two for each period: the highest, so that peaks are shown, and the last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.views.page.timeline_columns import deltas
 
 _col = pl.col
 _STRETCHES = 1_000
-_MOST_LANES = 24  # most lanes of each kind
+_MOST_LANES = 24  # maximum number of lanes of each kind
 _DEVICE = ("rank", "device_id")
 _NAMES = ("rank", "pid", "name", "domain", "device_id")
 
@@ -50,7 +50,7 @@ _UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter"
 
 def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
     """Splits the rows by `keys` into series. Returns the series with the most values, the longest first, and the number
-    of the other series."""
+    of series that are left out."""
     rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())
@@ -65,8 +65,8 @@ def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataF
 
 
 def _utilisation(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
-    """Returns for each device its share of busy time in each period of the trace. Also returns how many devices are
-    left out."""
+    """Returns for each device the share of each period in which it was busy. Also returns how many devices are left
+    out."""
     work = on_device(analysis.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     all_devices = distinct(work, _DEVICE).sort(_DEVICE)
     devices = all_devices.head(_MOST_LANES)

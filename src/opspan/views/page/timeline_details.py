@@ -13,7 +13,7 @@ from opspan.views.page.timeline_columns import of_numbers, of_texts
 
 _col = pl.col
 _TEXT, _NUMBER = "text", "count"
-# Columns: name, title, unit.
+# For each detail: the name of its column, its title, its unit.
 _RANGES = (
     ("seq", "Sequence number", "number"),
     ("sizes", "Sizes", _TEXT),
@@ -77,7 +77,7 @@ def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, A
 
 
 def self_times(analysis: Analysis, rows: pl.Series) -> pl.Series:
-    """Returns for each range how much of its time it spends in the ranges directly inside it; null if unknown."""
+    """Returns for each range the time that it spends in the ranges directly inside it; null if unknown."""
     ranges = analysis.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 

@@ -75,7 +75,7 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     notes = [
         f"{count:,} {name} are not drawn, for they have no start"
         for name, frame in all_frames.items()
-        # Ops of replays took no time of the host.
+        # The ops of a replayed graph have no start, because they did not run on the host.
         if (count := frame["start_ns"].null_count() - (replayed if name == "ranges" else 0))
     ]
     close_ns = max(trace_end_ns(*all_frames.values()), begin_ns)
@@ -190,8 +190,8 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns for each lane whether its thread has neither ranges nor launches, and is not the main thread. A process
-    may have dozens of such threads, which only wait."""
+    """Returns whether the thread of each lane is quiet: it has no ranges, functions or launches, and is not the main
+    thread. A process may have dozens of such threads, which only wait."""
     thread = ["rank", "pid", "tid"]
     with_ranges = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
     threads, launching_calls = trace.calls.select(thread), trace.work["call"].drop_nulls()

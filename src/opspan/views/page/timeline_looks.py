@@ -1,6 +1,5 @@
 """Computes how shapes of the timeline look: their kind, which selects a colour of src/page/colors.ts, and their form.
-This is done only for the shapes that are drawn, because most shapes of a long trace are not drawn.
-"""
+Only the shapes that are drawn are looked up, because most shapes of a long trace are not drawn."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ FORMS = ("", "mark", "open", "backwards")  # backwards: the end is before the be
 _FORM = pl.Enum(FORMS)
 # Ranges of these kinds are drawn as "ops" if their phase is unknown.
 _NO_KIND = ("script", "static_op", "op", "dtype", "lite")
-_PHASES = {"data": "loading"}  # all other phases are kinds
+_PHASES = {"data": "loading"}  # phase -> its kind; other phases have a kind of the same name
 
 
 def kinds(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
@@ -87,7 +86,7 @@ def _form(analysis: Analysis, table: str, rows: pl.Series) -> pl.Series:
         return times.select(form=_first_of(open=is_open, backwards=is_back))["form"]
     is_mark, was_open = (_col(name).fill_null(value=False) for name in ("is_mark", "is_open"))
     times = frame.select("start_ns", "end_ns", "is_mark", "is_open")[rows]
-    # The end as it was recorded, because the analysis may change it.
+    # Use the end as it was recorded, because the analysis may change it.
     recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))
     is_back = is_back | (recorded < _col("start_ns"))
     return times.select(form=_first_of(mark=is_mark, open=is_open | was_open, backwards=is_back))["form"]
