@@ -4,8 +4,8 @@
         calls.range (UInt32): row of the innermost range on the call's thread when the call began.
         work.call (UInt32): row of the call, which has the same process and correlation id. One call may launch many
             rows of work.
-        work.ambiguous (Boolean): whether several calls of the process have that id. Then work.call is the last of them
-            before the work.
+        work.ambiguous (Boolean): whether several calls of the process have that id. If so, work.call is the last of
+            these calls before the work.
         work.launch_range (UInt32): the range of the call; if there is no call, the range that the tool itself names.
         work.range (UInt32): the range that the work belongs to. This is launch_range, except for nodes of a CUDA graph
             whose creation is in the trace: such a node belongs to the range in which it was captured. The work of a
@@ -24,10 +24,10 @@ from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 from opspan.row_numbers import ROW_NUMBER
 
-# The chain from a node to its original goes from an instance of a graph to the graph, and then to the graphs that it is
-# a clone or a child of. Only damaged files have longer chains.
+# Most steps from a graph node to its original. The original of a node is in the graph that was instantiated, cloned, or
+# inserted as a child. Only damaged files have longer chains.
 _MOST_HOPS = 16
-# The calls that launch a graph. With distinct names known, looking for them takes a tenth of the time of a search.
+# Names of the calls that launch a graph. Comparing complete names takes a tenth of the time of a text search.
 _GRAPH_LAUNCHES = (
     "cudaGraphLaunch",
     "cudaGraphLaunch_ptsz",
