@@ -2,7 +2,7 @@
 the rules.
 
 `analyse(trace)` calls nest, ops, launches, autograd, functions, modules, steps and phases, each in a module of its
-name. A function needs the columns of some functions before it in this list. memory, averages, calls and coverage are
+name. Each function may need columns that functions before it in this list add. memory, averages, calls and coverage are
 called when they are needed. Nothing here depends on the vendor, so traces of all sources are treated alike. Other parts
 of opspan hold an `Analysis`, which has the tables of a trace and computes each result once.
 """

@@ -49,7 +49,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     return blocks.select(
         *DEVICE,
         "address",
-        # The size of the allocation comes first, because some tools write frees without a size.
+        # Prefers the size of the allocation, because some tools write frees without a size.
         pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),
         pl.when(is_alloc).then("row").alias("alloc_row"),
         pl.when(next_is_free).then("next_row").when(~is_alloc).then("row").alias("free_row"),

@@ -113,7 +113,7 @@ class Analysis:
 
     @shared_property
     def _own_until_done(self) -> pl.DataFrame:
-        """The steps that are found in these tables, without `_known_iterations`. They have the columns of
+        """The steps that these tables show, even if `_known_iterations` has others. The columns are those of
         `iterations_until_done`."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
@@ -232,7 +232,7 @@ class Analysis:
 
     @shared_property
     def memory_by_op(self) -> pl.DataFrame:
-        """For each name of ranges: how much memory the threads of these ranges allocated and freed during them."""
+        """For each name of ranges: how much memory was allocated and freed inside ranges of this name."""
         from opspan.analysis.memory_use import operators
 
         return operators(self.attributed.ranges, self.tables.memory)
@@ -308,7 +308,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def delays(self) -> pl.DataFrame:
-        """A row for each kernel or copy whose launch call is known, with the time from the call until it began."""
+        """A row for each kernel or copy whose launch call is known, with the time from the call to its start."""
         from opspan.analysis.launched import delays
 
         return delays(self.attributed.calls, self.attributed.work)
@@ -345,7 +345,7 @@ class Analysis:
         return self.own_collectives.hstack(matched(self.own_collectives))
 
     def with_memory(self) -> Analysis:
-        """Returns an analysis whose ranges have columns for the memory that they allocated and freed."""
+        """Returns an analysis whose ranges have columns for the memory that was allocated and freed during a range."""
         from opspan.analysis.memory import memory
 
         trace = self.attributed
@@ -353,8 +353,8 @@ class Analysis:
 
 
 def attribute(trace: T) -> T:
-    """Adds the columns that a table of ops needs: nesting, facts from op names, the launching range of each call and
-    work, the forward op of each backward op, functions and device time."""
+    """Adds the columns that a table of ops needs: nesting, facts parsed from labels, the range of each call and work,
+    the forward op of each backward op, functions and device time."""
     if cycles.lanes(trace.ranks) is not None:
         tables = Analysis(trace).attributed
         return trace.replace(ranges=tables.ranges, calls=tables.calls, work=tables.work)

@@ -68,7 +68,7 @@ class Attention:
     is_backward: bool = False
     first: int = 0  # position of the query; the next two arguments are key and value
     ends: tuple[int, int] | None = None  # positions of the tensors with the ends of packed queries and keys
-    longest: tuple[int, int] | None = None  # positions of the most queries and the most keys in a sequence
+    longest: tuple[int, int] | None = None  # positions of the largest number of queries, and of keys, in a sequence
     # positions of arguments that change lengths or results; if one is given, the cost is unknown
     absent: tuple[int, ...] = ()
 

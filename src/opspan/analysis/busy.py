@@ -82,8 +82,8 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
         "communicating_ns": _of_kinds(spans, "communicating"),
         "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # Saves time: the second, third and fourth set are each a subset of the set before, so if the numbers of rows are
-    # equal, the sets are equal.
+    # The second, third and fourth set are each a subset of the set before. If both have equally many rows, they are
+    # equal, and the time is computed only once.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
@@ -195,7 +195,7 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 def whole_times(trace: Tables) -> pl.DataFrame:
     """Returns, for each process, the first and the last time of its ranges, calls and work. The profiler's own work
-    does not count. `overhead_outside_ns` returns how long the profiler worked before the first and after the last."""
+    does not count. `overhead_outside_ns` returns how long the profiler worked before and after these times."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, own(trace.work))

@@ -7,8 +7,8 @@
             device_ns, self_device_ns.
     stack_texts(ranges, calls_of_functions, rows) -> for each of these rows of ranges, its stack as text.
 
-Call `attribute` first. Ranges in a backward have the stack of their forward op. Stacks deeper than
-DEEPEST keep only their outermost functions.
+Call `attribute` first. Ranges in a backward have the stack of their forward op. Stacks deeper than DEEPEST keep only
+their outermost functions.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _UNKNOWN = "\1"  # stands for work without a name; captured launches never have 
 
 
 class Replays(NamedTuple):
-    """The replays of a trace whose captured ops are not known yet. `launched` has a row for each of them."""
+    """The graph replays of a trace; their captured ops are not known yet. `launched` has a row for each replay."""
 
     trace: Tables
     attributed: Tables
@@ -52,10 +52,10 @@ class Replays(NamedTuple):
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
         trace, launched = self.trace, self.launched
         if not captures and has_captures(trace.calls):
-            captures = [Capture(trace)]  # the trace began before its own captures
+            captures = [Capture(trace)]  # the trace itself has the captures, because it began before them
         captured = captured_ops(captures) if captures else None
         unmatched = launched.height if captures else 0
-        # Only damaged files have several ranges with the same id. Nothing is added to them.
+        # Only damaged files have several ranges with the same id. Nothing is added to such traces.
         if captured is not None and captured.launches.height and ids_of(trace.ranges).equals(trace.ranges["id"]):
             matched = _matches(self.attributed.ranges, launched, captured.launches)
             unmatched = sum(match is None for match in matched)
@@ -125,8 +125,9 @@ def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches:
 
 
 def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.DataFrame) -> pl.DataFrame:
-    """Compares the ops of the launches that a replay may repeat. A set has all rows at which the replay may begin.
-    Returns a row for each set and each offset from these rows (`at`); `is_sure` is True if all ops are equal there."""
+    """Compares the ops of the launches that a replay may repeat. A set has the rows of `launches` at which a replay may
+    begin, and the replay's number of launches. Returns a row for each set and each offset `at` from these rows:
+    `is_sure` is True if the launches at this offset from all these rows have the same op."""
     parts = []
     for (places, count), number in sets.items():
         offsets = pl.DataFrame({"at": pl.int_range(count, dtype=ROW_NUMBER, eager=True)})
@@ -139,8 +140,8 @@ def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.Da
 
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
-    """Returns the ranges to add for each replay: replay, range, parent, is_ambiguous. A parent comes before the ranges
-    inside it. Range and parent are rows of the captured ranges. The parent is null if it is not added, too."""
+    """Returns the ranges to add for each replay, outer ranges first: replay, range, parent, is_ambiguous. Range and
+    parent are rows of the captured ranges. The parent is null if it is not added to this replay."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
     # For an ambiguous replay, only the ops are known, and not the ranges around them.
@@ -180,7 +181,7 @@ def _joined(
     places = places.select("work", replayed_range_id="id", replay=_col("how").cast(REPLAY), is_replay_sure="is_sure")
     row = pl.int_range(pl.len(), dtype=ROW_NUMBER)
     columns = trace.work.select(work=row).join(places, on="work", how="left", maintain_order="left").drop("work")
-    # A saved trace may already have these columns. Its values are kept for all other work.
+    # A saved trace may already have values in these columns. They are kept for work that has no match now.
     columns = columns.with_columns(
         trace.work[name].zip_with(columns["replay"].is_null(), columns[name]) for name in _OF_WORK
     )

@@ -20,7 +20,7 @@ from opspan.tables import Tables
 from opspan.tables.schema import NAME
 
 _col = pl.col
-# The columns that a captured op keeps. Times, seq and op_id are left out: they are valid only in its own recording.
+# The columns that a captured op keeps. Times, seq and op_id are valid only in the recording of the capture.
 KEPT = (
     "name",
     "kind",
@@ -101,8 +101,8 @@ def _in_place(rows: pl.Series, place: pl.DataFrame) -> pl.Series:
 
 
 def above(parent: pl.Series, rows: pl.Series) -> pl.DataFrame:
-    """Returns a row for each pair of one of `rows` (column `of`) and that row itself or a row above it in the tree
-    (column `row`), the nearest first."""
+    """Walks up the tree from each of `rows` to its root. Returns the rows on the way, the nearest first: `of` (the row
+    of the start) and `row` (the start itself, its parent, and so on)."""
     level = rows.drop_nulls().unique().sort().alias("of").to_frame().with_columns(row=_col("of"))
     levels = [level]
     for _ in range(_DEEPEST):

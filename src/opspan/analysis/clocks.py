@@ -35,8 +35,7 @@ _col = pl.col
 
 
 class Clock(NamedTuple):
-    """The clock of a rank: the shift that moves its times to the clock of the first rank, and how accurate that shift
-    is."""
+    """The clock of a rank: the shift that moves its times to the clock of the first rank, and the shift's accuracy."""
 
     shift: Shift
     collectives: int  # how many collectives the shift was computed from

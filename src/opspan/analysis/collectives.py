@@ -217,7 +217,7 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     rows = work.select(*PROCESS, *_OF_KERNELS, "kind", "is_overhead").with_row_index("work")
     rows = on_device(rows.filter(work["name"].is_in(names.implode()), _col("kind").is_in(["kernel", "graph"])))
     rows = rows.join(kernels_named(rows["name"]), on="name", how="left", maintain_order="left").drop("kind")
-    moved = ranges.select(_col("range").alias("in_root"), "root")  # overlapping roots belong to another root
+    moved = ranges.select(_col("range").alias("in_root"), "root")  # `_with_overlapping` changed some roots
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
     # A root range may have launched several kinds of collectives. Then it is unknown which kernel its fields describe,
@@ -322,8 +322,8 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _only_group(metadata: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Returns the row of a rank: its number, the name, size and members of its only group, and the rank number that the
-    program gave."""
+    """Returns five facts on a rank: its number, the name, size and members of its only group (null if it has several),
+    and the rank number that the program gave."""
     info, rank = metadata.options.get("distributedInfo"), metadata.told.rank
     groups = info.get("pg_config") if isinstance(info, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):

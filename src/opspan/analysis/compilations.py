@@ -68,8 +68,8 @@ def compilations_of(trace: Tables) -> pl.DataFrame:
 
 def compiled_again(trace: Tables) -> pl.DataFrame:
     """Returns a row for each function that was compiled several times: `pid`, `place` (model.py:12 forward), `times`
-    (number of compilations), `again` (number without the first), `ns` (time of the latter; the longest comes first) and
-    `reasons` (first lines of the recompile reasons, without the compile id and the comment)."""
+    (how often it was compiled), `again` (how often without the first time), `ns` (the time of those compilations) and
+    `reasons` (the first line of each recompile reason, without its compile id and comment). Most ns come first."""
     rows = compilations_of(trace)
     if not rows["is_again"].any():
         return rows.clear().select("pid", "rank", place="file", times="id", again="id", ns="id", reasons="file")

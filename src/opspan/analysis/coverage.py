@@ -38,7 +38,7 @@ class Coverage:
     # Work of graph replays counts only if its ops are known, because the range that launches a graph does not show the
     # ops inside.
     work_in_range: Share
-    work_in_whole_graphs: Share  # graph replays that have one row, not one for each kernel; if launched in a range
+    work_in_whole_graphs: Share  # graph replays that have a single row of work; only those launched in a range
     work_in_unknown_replays: Share  # kernels and copies of graph replays whose ops are unknown
     work_in_unsure_replays: Share  # kernels and copies of graph replays whose ops were found, but may be wrong
     ambiguous_work: int  # rows of work whose correlation id several calls used

@@ -29,7 +29,7 @@ TOLERANCE_NS = 5_000
 # wrong by 23 us.
 _MOST_WRONG_NS = 100_000
 # If the difference between the two clocks of the host changes by more than this during a collection, one of the clocks
-# was set.
+# was adjusted.
 MOST_APART_NS = 1_000_000
 
 _col = pl.col

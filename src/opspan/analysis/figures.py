@@ -4,10 +4,10 @@
         .time: the kind of all times: device if any range has device time, else cpu.
         .rows: the columns KEYS[by], count and ns. The other columns use only ranges or kernels that began in a step:
             step (their ns divided by the number of steps), and usual, error and freedom (noise.py, over the steps of a
-            process). usual and error are means over processes. The errors of processes are averaged as if they were
-            equal in all processes, because processes that wait for each other are slow together.
-        .steps: the number of steps, figures of their times until all that they launched was done (`until_done`), and
-            whether there are enough steps to tell changes from noise.
+            process). usual and error are means over processes. The errors are not reduced by averaging, because
+            processes that wait for each other are slow at the same time.
+        .steps: the number of steps, figures of how long steps took until the work that they launched was done
+            (`until_done`), and whether there are enough steps to tell changes from noise.
     several(run, ways, ...) -> Figures for each way to compare. Sums that several ways need are computed once.
     parts_of(run, by, steps) -> parts, which can be merged for any number of ranks; `together(parts, by)` computes the
         figures from them.

@@ -110,8 +110,8 @@ def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
 
 
 def _embedding_out(sizes: Sizes, _: Values) -> list[OutputSize]:
-    """Returns twice the size of the rows that were looked up, because each is read from the table and written to the
-    output."""
+    """Returns twice the size of the rows that were looked up, because each row is read from the table and written to
+    the output."""
     return [(2 * prod(sizes[1]) * sizes[0][-1], 0)]
 
 
@@ -126,8 +126,8 @@ def _embedding_gradient(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _pooled(sizes: Sizes, values: Values) -> tuple[int, int]:
-    """Returns the number of elements of the output, and the number of inputs from which each of them is computed.
-    Raises an error for ceil_mode, which adds some elements."""
+    """Returns the number of elements of the output, and the number of input elements in each window. Raises an error
+    for ceil_mode, which adds some elements."""
     kernel = for_each(values[1], 2)
     stride = for_each(values[2], 2) if values[2] else kernel
     padding = for_each(values[3], 2)

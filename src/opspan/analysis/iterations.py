@@ -139,7 +139,7 @@ def _number_steps(rows: pl.DataFrame, how: str) -> pl.DataFrame:
 
 
 def is_long(ns: pl.Expr) -> pl.Expr:
-    """Returns whether a time is an outlier. It is compared with the times of its process that have an equal `alike`."""
+    """Returns whether a time is an outlier among the times of the same process with the same value of `alike`."""
     median = ns.median().over(*PROCESS, "alike")
     deviation = (ns - median).abs().median().over(*PROCESS, "alike")
     return (ns > 1.1 * median) & (ns > median + _DEVIATIONS * deviation)

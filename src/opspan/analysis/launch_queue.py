@@ -103,7 +103,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
         target_ns=by["start_ns"],
         work=by["work"],
         other=pl.lit(NONE, dtype=pl.Int64),
-        # own_ns (when the launch itself was done) must be before time_ns, so that the join takes some time
+        # own_ns (when the thread had nothing else left to do) must be before time_ns, the end of the join
         own_ns=pl.Series(np.minimum(done, returned - 1)),
     )
     return joins.filter(pl.Series(is_bounded)).select(_col(name).cast(dtype) for name, dtype in JOINS.items())

@@ -24,8 +24,8 @@ from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 from opspan.row_numbers import ROW_NUMBER
 
-# Most steps from a graph node to its original. The original of a node is in the graph that was instantiated, cloned, or
-# inserted as a child. Only damaged files have longer chains.
+# The most steps from a graph node to its first original. Nodes are copied when a graph is instantiated, cloned or
+# inserted as a child. Only damaged files have longer chains of copies.
 _MOST_HOPS = 16
 # Names of the calls that launch a graph. Comparing complete names takes a tenth of the time of a text search.
 _GRAPH_LAUNCHES = (
@@ -82,7 +82,7 @@ def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame)
 
 
 def _rows_of_ids(ranges: pl.DataFrame, work: pl.DataFrame, column: str) -> pl.Series | None:
-    """Returns the rows of the ranges whose ids are in the column; None if it has no ids."""
+    """Returns the rows of the ranges whose ids are in the column; None if the column has no ids."""
     if column not in work.columns or not work[column].count():
         return None
     rows = ranges.select(pl.col("id").alias(column), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
@@ -124,7 +124,7 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each created node: the columns _NODE, and `root`. `root` is the last node of the chain from
-    copy to original whose creation is in the trace. It is null if the chain is a ring."""
+    copy to original whose creation is in the trace. It is null if the chain is a ring or too long (_MOST_HOPS)."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")

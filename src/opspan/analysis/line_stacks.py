@@ -106,8 +106,8 @@ class LineStacks:
 
     def _moved(self, rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         call, parent = rows["call"], rows["parent"]
-        outside = nearest(rows, call.is_null()).gather(parent)  # the nearest row around it that stays where it is
-        is_inside = (call == call.gather(parent)).fill_null(value=False)  # the row around it has the same stacks
+        outside = nearest(rows, call.is_null()).gather(parent)  # the nearest row around each row that is not moved
+        is_inside = (call == call.gather(parent)).fill_null(value=False)  # whether the parent has the same stacks
         rows = rows.with_columns(parent.zip_with(is_inside, outside).alias("parent"), is_inside=is_inside)
         still, moving = rows.filter(_col("call").is_null()), rows.filter(_col("call").is_not_null())
         copies = _numbered(self._copies(moving, times), rows.height)
