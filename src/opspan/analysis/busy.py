@@ -82,8 +82,8 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
         "communicating_ns": _of_kinds(spans, "communicating"),
         "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # The second, third and fourth set are each a subset of the set before. If both have equally many rows, they are
-    # equal, and the time is computed only once.
+    # The second, third and fourth set are each a subset of the set before. A set that has as many rows as the set
+    # before is equal to it, so its time need not be computed again.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height

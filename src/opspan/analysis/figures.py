@@ -218,7 +218,7 @@ class _Sums(NamedTuple):
     whole: pl.DataFrame
     # A row for each key and process: key, times (number of steps), ns (sum over these steps), and the columns of Usual.
     groups: pl.DataFrame
-    typical: int | None  # the rank that has the typical step
+    typical: int | None  # the rank that has the typical step (places.py)
 
 
 def _several(

@@ -1,7 +1,7 @@
 """Puts compiled kernels below the source lines that they were generated from, in a tree of functions and ranges.
 
     lines = LineStacks(trace)
-    lines.calls(rows) -> for each row of a tree, the number of its set of stacks, or null if its stacks are unknown
+    lines.calls(rows) -> for each row of a tree, the id of its set of stacks, or null if its stacks are unknown
     lines.below(rows, times) -> the tree of merged rows, in which kernels are below their lines
 
     ## Call CompiledFxGraph None ##           ## Call CompiledFxGraph None ##
@@ -40,8 +40,8 @@ _MOST_STACKS = 1_000  # a kernel with more stacks stays where it is
 
 
 class LineStacks:
-    """The stacks of the source lines of compiled kernels, as nodes of one tree. Each different set of stacks has a
-    number, `call`."""
+    """The stacks of the source lines of compiled kernels, as nodes of one tree. Each different set of stacks has an id,
+    `call`."""
 
     def __init__(self, trace: Tables) -> None:
         self._names: list[str] = []
@@ -79,9 +79,9 @@ class LineStacks:
         return node
 
     def calls(self, rows: pl.DataFrame) -> pl.Series:
-        """Returns the number of each row's stacks, or null. `rows` has the rows of the table functions, then those of
-        the table ranges, then other rows. Its column `work`, if it has one, is the row of the table work that a row
-        stands for. A function has the stacks of the range that it runs in."""
+        """Returns the id of each row's set of stacks, or null. `rows` has the rows of the table functions, then those
+        of the table ranges, then other rows. An optional column `work` has the row of the table work that a row stands
+        for. A function has the stacks of the range that it runs in."""
         none = pl.Series([None], dtype=pl.Int64)
         rest = rows.height - self._before - len(self._of_ranges)
         call = pl.concat([none.new_from_index(0, self._before), self._of_ranges, none.new_from_index(0, rest)])
