@@ -124,7 +124,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def patterns(self) -> pl.DataFrame:
-        """For each process without steps: how often a sequence of kernels repeats, and how long one repetition takes."""
+        """For each process without steps: how often a series of kernels repeats, and how long one repetition takes."""
         from opspan.analysis.repeating import patterns
         from opspan.analysis.spans import PROCESS
 

@@ -34,9 +34,8 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each allocation with an address. The columns row and range have the row of the allocation and
-    the innermost range around it. The columns next_row, next_time_ns and next_range have row, time and range of the
-    free. They are null if there is no free."""
+    """Returns a row for each allocation with an address: its row, the innermost range around it, and next_row,
+    next_time_ns and next_range: the row, time and range of its free, or null without a free."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(

@@ -16,7 +16,7 @@ _col = pl.col
 
 
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
-    """Returns the meetings. `collectives` comes from Analysis, `work` from the graph."""
+    """Returns the meetings. `collectives` comes from Analysis, `work` from Analysis.path_graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
     # If a collective has several kernels on a rank, only the kernel that ends last counts, because it is unknown which
     # kernel waits.
