@@ -1,9 +1,10 @@
-"""Analyses traces: pure functions add columns to the frames of a trace. docs/analysis.md has the rules.
+"""Analyses traces: pure functions add columns to the tables of a trace, or compute new tables. docs/analysis.md has
+the rules.
 
-`analyse(trace)` calls these functions. Each function comes after those whose results it needs, and has a module of its
-name: nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
-depends on the vendor, so traces of all sources are treated alike. Other parts of opspan hold an `Analysis`. It has the
-tables of a trace, and computes each result of the analysis once.
+`analyse(trace)` calls nest, ops, launches, autograd, functions, modules, steps and phases, each in a module of its
+name. Each function may need columns that functions before it in this list add. memory, averages, calls and coverage are
+called when they are needed. Nothing here depends on the vendor, so traces of all sources are treated alike. Other parts
+of opspan hold an `Analysis`, which has the tables of a trace and computes each result once.
 """
 
 from opspan.analysis.analysed import Analysis, analyse, attribute

@@ -2,7 +2,7 @@
 
     allocations(events) -> a row for each block, in order of time, with:
         rank, pid, device_id, address, bytes.
-        alloc_row (UInt32): row of its allocation in the table memory; null if that was before the trace began.
+        alloc_row (UInt32): row of its allocation in the table memory; null if it was allocated before the trace began.
         free_row (UInt32): row of its free; null if it was never freed.
         alloc_ns, free_ns: the times of its allocation and its free.
         tid (Int64): the thread that allocated it.
@@ -49,7 +49,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     return blocks.select(
         *DEVICE,
         "address",
-        # The size of the allocation is preferred, because some tools write no size for a free.
+        # Prefers the size of the allocation, because some tools write frees without a size.
         pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),
         pl.when(is_alloc).then("row").alias("alloc_row"),
         pl.when(next_is_free).then("next_row").when(~is_alloc).then("row").alias("free_row"),

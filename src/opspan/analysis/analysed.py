@@ -1,13 +1,13 @@
 """Analysis: the tables of a trace and the results of their analysis. Each result is computed once, on its first use.
 
-Code that needs more than the tables themselves (events, views, findings) takes an Analysis. So it need not check which
-columns the tables have already.
+Code that needs analysed tables (such as events, views and findings) takes an Analysis. So it need not check which
+columns the tables already have.
 
-If a process was recorded in several cycles, each cycle is analysed separately, as if it were a rank. This rank is
-called a lane. So nothing is looked up, attributed or summed across cycles, and the time between two cycles belongs to
-neither cycle. The results have the rank of the process again, not the lane.
+A process may be recorded in several cycles (files that it wrote one after another). Each cycle is analysed as if it
+were a separate rank, which is called a lane. So nothing is looked up, attributed or summed across cycles, and the time
+between two cycles is left out. Results have the rank of the process instead of the lane.
 
-Modules that a table of ops does not need are imported late, because importing numpy alone takes long.
+Modules that a table of ops does not need are imported on first use, because some import numpy, which takes long.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Analysis:
 
     @shared_property
     def by_lane(self) -> Analysis:
-        """An analysis of the same rows in which each cycle of a process counts as a rank of its own. If no process has
-        several cycles, this is `self`."""
+        """An analysis of the same rows in which each cycle of a process is a lane. If no process has several cycles,
+        this is `self`."""
         if self.lanes is None:
             return self
         frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations
@@ -113,7 +113,7 @@ class Analysis:
 
     @shared_property
     def _own_until_done(self) -> pl.DataFrame:
-        """The steps that are found in these tables, without `_known_iterations`. They have the columns of
+        """The steps that these tables show, even if `_known_iterations` has others. The columns are those of
         `iterations_until_done`."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
@@ -124,7 +124,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def patterns(self) -> pl.DataFrame:
-        """For each process without steps: how often its kernels repeat, and how long one repetition takes."""
+        """For each process without steps: how often a series of kernels repeats, and how long one repetition takes."""
         from opspan.analysis.repeating import patterns
         from opspan.analysis.spans import PROCESS
 
@@ -192,7 +192,7 @@ class Analysis:
         return devices(self.complete, self.iterations, with_wholes=True)
 
     def _without_wholes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Removes the row for the whole time of each process that has iterations."""
+        """Removes the rows for the whole time of a process, if the process has iterations."""
         from opspan.analysis.spans import PROCESS, distinct
 
         wholes = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
@@ -232,7 +232,7 @@ class Analysis:
 
     @shared_property
     def memory_by_op(self) -> pl.DataFrame:
-        """For each name of ranges: how much memory ranges of this name allocated and freed on their own threads."""
+        """For each name of ranges: how much memory was allocated and freed inside ranges of this name."""
         from opspan.analysis.memory_use import operators
 
         return operators(self.attributed.ranges, self.tables.memory)
@@ -265,7 +265,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def idle(self) -> pl.DataFrame:
-        """The gaps in which devices were idle, cut into parts that each belong to one range."""
+        """The time of each gap, divided among the ranges that caused it (`idle.parts`)."""
         from opspan.analysis.idle import parts
 
         return parts(self.attributed, self.gaps)
@@ -290,7 +290,7 @@ class Analysis:
 
     @shared_property
     def meetings(self) -> Meetings:
-        """The collectives in which ranks wait for each other. Their kernels have row numbers of `path_graph.work`."""
+        """The collectives in which ranks wait for each other. Their kernels are rows of `path_graph.work`."""
         from opspan.analysis.meetings import meetings
 
         return meetings(self.collectives, self.path_graph.work)
@@ -308,7 +308,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def delays(self) -> pl.DataFrame:
-        """A row for each kernel or copy whose launch call is known, with the time from the call until it began."""
+        """A row for each kernel or copy whose launch call is known, with the time from the call to its start."""
         from opspan.analysis.launched import delays
 
         return delays(self.attributed.calls, self.attributed.work)
@@ -316,7 +316,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def queues(self) -> pl.DataFrame:
-        """The length of each stream's launch queue over time: how many calls had begun, while their work had not."""
+        """The length of each stream's launch queue over time: the number of launch calls whose work had not begun."""
         from opspan.analysis.launched import queues
 
         return queues(self.attributed.calls, self.attributed.work)
@@ -345,7 +345,7 @@ class Analysis:
         return self.own_collectives.hstack(matched(self.own_collectives))
 
     def with_memory(self) -> Analysis:
-        """Returns an analysis whose ranges have columns for the memory that they allocated and freed."""
+        """Returns an analysis whose ranges have columns for the memory that was allocated and freed during a range."""
         from opspan.analysis.memory import memory
 
         trace = self.attributed
@@ -353,8 +353,8 @@ class Analysis:
 
 
 def attribute(trace: T) -> T:
-    """Adds the columns that a table of ops needs: nests ranges, reads labels, attributes launches, links backward, sums
-    device time."""
+    """Adds the columns that a table of ops needs: nesting, facts parsed from labels, the range of each call and work,
+    the forward op of each backward op, functions and device time."""
     if cycles.lanes(trace.ranks) is not None:
         tables = Analysis(trace).attributed
         return trace.replace(ranges=tables.ranges, calls=tables.calls, work=tables.work)

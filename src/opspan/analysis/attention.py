@@ -1,4 +1,4 @@
-"""Counts the operations of attention: of all pairs of a query and a key, and of the pairs that a mask hides.
+"""Counts the operations of attention: for all pairs of a query and a key, and for the pairs that a mask hides.
 
     Attention(...).flops: operations of all pairs, as torch's FlopCounterMode counts.
     Attention(...).masked: operations of the pairs that a causal mask or a window hides: kernels may skip them.
@@ -67,8 +67,8 @@ class Attention:
     heads_first: bool = False
     is_backward: bool = False
     first: int = 0  # position of the query; the next two arguments are key and value
-    ends: tuple[int, int] | None = None  # positions of the ends of packed queries and keys
-    longest: tuple[int, int] | None = None  # positions of the lengths of the longest queries and keys.
+    ends: tuple[int, int] | None = None  # positions of the tensors with the ends of packed queries and keys
+    longest: tuple[int, int] | None = None  # positions of the largest number of queries, and of keys, in a sequence
     # positions of arguments that change lengths or results; if one is given, the cost is unknown
     absent: tuple[int, ...] = ()
 
@@ -89,8 +89,8 @@ class Attention:
         return [(prod(query[:-1]) * value[-1], None), (prod(query[:-1]), MEAN)]
 
     def _of_pairs(self, shape: _Shape, many: int) -> int:
-        # A forward computes the scores, and their product with the values. A backward computes the scores again, and
-        # the gradients of scores, value, query and key.
+        # Each matrix product counts. A forward has two: the scores, and the scores times the values. A backward has
+        # five: the scores again, and the gradients of scores, value, query and key.
         width, value_width = (3, 2) if self.is_backward else (1, 1)
         per_pair = width * shape.width + value_width * shape.value_width
         return 2 * int(shape.sequences * shape.heads * many * per_pair)
@@ -116,8 +116,8 @@ class Attention:
     def _lengths(
         self, ends: tuple[int, int], sizes: Sizes, values: Values, batch: int, queries: int, keys: int
     ) -> tuple[int, int, int]:
-        """Returns the number of packed sequences, and the number of queries and of keys in each. All sequences must be
-        equally long."""
+        """Returns the number of packed sequences, and the number of queries and of keys in one sequence. All sequences
+        must be equally long."""
         many = sizes[ends[0]][0] - 1
         if batch != 1 or (sizes[ends[1]] or sizes[ends[0]]) != sizes[ends[0]]:
             raise ValueError("ends that do not fit each other")
@@ -139,14 +139,14 @@ def causal(at: int, mask: Mask = CAUSAL) -> Masks:
 
 
 def causal_or_quantized(at: int, quantized: int) -> Masks:
-    """Returns the mask of an op that has two overloads. One overload has three more arguments (scales) before the
-    causal flag, so its flag is at position `quantized` instead of `at`."""
+    """Returns the mask of an op with two overloads. The causal flag is at position `at`, or at position `quantized` in
+    the overload that has three more arguments (scales) before it."""
     return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
     """Returns the mask of an op that has a causal flag and a window. `windows` has, for each overload, the position of
-    the window's left side. The next argument is the right side."""
+    the argument for the window's left side. The argument for the right side follows."""
 
     def mask(values: Values) -> Mask:
         sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]

@@ -1,11 +1,11 @@
-"""Links backward ranges to the forward op whose node they run. The rules are in docs/analysis.md, "autograd".
+"""Links backward ranges to the forward op whose autograd node they run. docs/analysis.md, "autograd", has the rules.
 
     autograd(ranges) -> ranges with:
         forward (UInt32): row of the forward op, or null.
-        link (Enum): how certain that is, one of LINKS; null for ranges that are not backward or engine ranges.
+        link (Enum): how certain `forward` is, one of LINKS; null for ranges that are not backward or engine ranges.
 
-Ranges must be nested (`nest`) and their labels read (`ops`) first. Ranges inside a backward range (its aten ops) are
-not linked themselves: `within_backward` gives the backward range around them.
+`nest` and `ops` must be called first. `seq` is torch's sequence number of an autograd node. Ranges inside a backward
+range (its aten ops) are not linked themselves: `within_backward` returns the backward range around them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LINKS = pl.Enum([LINKED, BY_NESTING, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO
 _NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
 _OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
 
-# Ops that create no autograd node. Old torch gave them the seq of the node that the op around them was about to create.
+# Ops without an autograd node. Old torch gave them the seq of the node that the op around them was about to create.
 _NO_NODE = (
     r"^(aten::)?((new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided)?|arange|linspace|scalar_tensor|eye"
     r"|detach_?|item|_local_scalar_dense|is_floating_point|is_complex|is_nonzero|result_type|resize_)$"
@@ -47,7 +47,7 @@ def within_backward(ranges: pl.DataFrame) -> pl.Series:
 
 
 def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
-    """Fills nulls. A range that runs in a backward and has no value gets the value of the forward op."""
+    """Fills nulls in `values`: a range that runs in a backward gets the value of the forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     inherited = values.gather(ranges["forward"].gather(within_backward(ranges)))
@@ -57,8 +57,8 @@ def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
 
 
 def arrow_numbers(is_end: pl.Expr) -> pl.Expr:
-    """Numbers the arrows from forward to backward ops from 1, in the order in which the backward ops begin, as torch
-    does. `is_end` is True for the backward ops."""
+    """Numbers the arrows that trace viewers draw from forward to backward ops. As in torch, numbers begin at 1 and
+    follow the start times of the backward ops. `is_end` is True for the backward ops."""
     return pl.when(is_end).then("start_ns").rank("ordinal").cast(pl.Int64)
 
 

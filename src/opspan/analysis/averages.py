@@ -15,8 +15,8 @@ these ranges.
 
 Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own activity are not device time.
 
-The events sum the figures of torch's averages by the same definitions of sums (`Measure`), and the SQL of the views in
-the analysis database is made from them.
+`Measure` defines the sums in one place: events/ (`key_averages`) and the SQL views of the analysis database use the
+same definitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from opspan.analysis.memory import SELF as SELF_MEMORY
 from opspan.analysis.nest import nearest
 from opspan.errors import UsageError
 
-# The ways to group, and the columns whose values make a group.
+# For each value of `by`: the columns that are equal in all rows of a group.
 OF_RANGES: dict[str, tuple[str, ...]] = {
     "name": ("name",),
     "shape": ("name", "sizes"),
@@ -43,7 +43,7 @@ OF_WORK: dict[str, tuple[str, ...]] = {
     "stream": ("rank", "device_id", "context_id", "stream_id"),
     "kernel": ("kind", "name"),
 }
-# The kinds of work that keep a device busy; waits do not.
+# The kinds of work that keep a device busy. Waits are left out.
 DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
@@ -53,7 +53,7 @@ class Measure(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether times include the ranges inside. If so, a range inside another range of its group counts twice."""
+        """Whether times include those of the ranges inside. If ranges of a group are nested, such times count twice."""
         return not self.name.startswith("self_")
 
 

@@ -1,12 +1,12 @@
 """Compares forward ops with their backward.
 
-    pairs(ranges) -> a row for each op with its sizes and its linked backward op, the largest first:
-        op, sizes, backward, count: name and input sizes of the op, name of its backward op, and how often they occur.
+    pairs(ranges) -> a row for each op, its input sizes and its linked backward op, the longest device time first:
+        op, sizes, backward, count: name and input sizes of the op, name of its backward op, and number of such pairs.
         forward_ns: time of the forward ops.
         backward_ns: time of the backward ops.
         backward_device_ns: device time of the backward ops and all ranges inside.
 
-Ranges must be linked (`autograd`) and have their device time.
+Call `autograd` and `device_time` first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Divides the time of a step: on each device, and in the process as a whole.
+"""Computes how the time of a step is spent, on each device and in the whole process.
 
     devices(trace, steps) -> rank, pid, device_id, step, and these columns in ns:
         time_ns, busy_ns, idle_ns: time of the step; time in which work ran on the device; time without work.
@@ -7,12 +7,12 @@
         communicating_ns, copying_ns: time in which a collective ran; time in which a copy or a fill ran.
         exposed_communicating_ns: time in which a collective ran and nothing computed.
         exposed_copying_ns: time in which a copy ran, and nothing computed or communicated.
-        work_ns, tensor_core_ns, unknown_core_ns: time of all kernels, of kernels on tensor cores, and of kernels whose
-            names do not show which cores they use. A kernel counts in the step in which it begins.
+        work_ns, tensor_core_ns, unknown_core_ns: summed durations of all kernels, of kernels on tensor cores, and of
+            kernels whose names do not show which cores they use. A kernel counts in the step in which it begins.
         sm_ns: time, weighted at each moment by the share of the multiprocessors (at most 1) that the running kernels
             have blocks for.
-        occupancy_ns, with_occupancy_ns: for the kernels with a known occupancy: the sum of time multiplied by
-            occupancy, and the sum of time.
+        occupancy_ns, with_occupancy_ns: for kernels with a known occupancy: the sum of their durations multiplied by
+            their occupancy, and the sum of their durations.
     use(devices) -> rank, pid, step, and for all devices of a process together (with by=DEVICE, for each device):
         utilisation: share of the time in which a kernel ran.
         sm_efficiency: sm_ns as a share of the time.
@@ -20,7 +20,7 @@
         tensor_core_share: share of tensor core kernels in the kernels' time.
     breakdown(trace, steps) -> rank, pid, step, time_ns, and a column <kind>_ns for each of KINDS. Each moment of a step
         counts for one kind only: the first of KINDS that runs at that moment. So the kinds add up to time_ns.
-        Collectives that the host itself runs count only when no other kind runs.
+        Collectives that the host itself runs count as communicating, but only if no other kind runs at that moment.
 
 `trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
 whole time: from the first to the last of its ranges, calls and work, without the profiler's own work. With
@@ -82,8 +82,8 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
         "communicating_ns": _of_kinds(spans, "communicating"),
         "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # The second, third and fourth set are each a subset of the set before. If such a set has as many rows as the set
-    # before, both sets are equal.
+    # The second, third and fourth set are each a subset of the set before. A set that has as many rows as the set
+    # before is equal to it, so its time need not be computed again.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
@@ -136,8 +136,7 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(OPS))
     rows = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
-    # The time of a kind is the time that this kind and all kinds before it cover together, minus the time that the
-    # kinds before it cover together.
+    # The time of a kind is the time covered by all kinds up to this one, minus the time covered by the kinds before.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, spans_of_kind in spans.items():
         before = rows["together"]
@@ -181,7 +180,7 @@ def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False)
 
 
 def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Clips stretches to the part of the trace that was read. Ranges that were loaded may reach beyond this part."""
+    """Clips the times of rows to the part of the trace that was loaded, because loaded ranges may reach beyond it."""
     parts = stretches(trace)
     if not parts:
         return rows
@@ -196,7 +195,7 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 def whole_times(trace: Tables) -> pl.DataFrame:
     """Returns, for each process, the first and the last time of its ranges, calls and work. The profiler's own work
-    does not count. `overhead_outside_ns` returns how long the profiler worked before and after."""
+    does not count. `overhead_outside_ns` returns how long the profiler worked before and after these times."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, own(trace.work))

@@ -3,11 +3,12 @@
     call_stacks(ranges, calls_of_functions) -> CallStacks:
         frames: the columns name, such as train.py(12): forward, and parent (a row). A stack is a frame and all frames
             above it.
-        rows: the columns name, frame (the innermost), count, cpu_ns, self_cpu_ns, device_ns, self_device_ns.
+        rows: the columns name (of the op), frame (the innermost function: a row of frames), count, cpu_ns, self_cpu_ns,
+            device_ns, self_device_ns.
     stack_texts(ranges, calls_of_functions, rows) -> for each of these rows of ranges, its stack as text.
 
-Ranges must have gone through `attribute`. Ranges in a backward have the stack of their forward op. Stacks deeper than
-DEEPEST keep only their outermost functions.
+Call `attribute` first. Ranges in a backward have the stack of their forward op. Stacks deeper than DEEPEST keep only
+their outermost functions.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
     call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (sums of self times).
 
-`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges,
-which are outside the tree, and rows deeper than DEEPEST are left out. Kernels of compiled code are nodes below the
-lines that they were made from (line_stacks.py); the time of other kernels is that of their range. The trace must have
-gone through `analyse`.
+`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges and
+rows deeper than DEEPEST are left out. A kernel of compiled code is a node below the source lines that it was generated
+from (line_stacks.py). The time of any other kernel belongs to the node of its range. Call `analyse` first.
 """
 
 from __future__ import annotations
@@ -66,7 +65,8 @@ def call_tree(trace: Tables) -> pl.DataFrame:
 
 
 def _with_kernels(trace: Tables, rows: pl.DataFrame, lines: LineStacks) -> pl.DataFrame:
-    """Adds the kernels that have lines as rows of their own, and takes their time from their ranges. Adds `call`."""
+    """Adds a row for each kernel with known source lines, and subtracts its time from its range. Adds the columns call
+    and root, which `LineStacks.below` needs."""
     before, is_out = trace.functions.height, trace.ranges["is_async"].fill_null(value=False)
     work = on_device(trace.work.with_row_index("work").filter(lines.of_work.is_not_null()))
     work = work.filter(_col("range").is_not_null(), DURATION > 0)

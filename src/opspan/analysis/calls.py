@@ -1,11 +1,11 @@
 """Counts how often modules were called, and how many steps there were, for tables by module or by step.
 
     calls_of(trace, "module") -> module, count: the number of ranges of kind module. If a module has no such ranges, it
-        is the number of FSDP's spans (from a pre_forward to its post_forward). If it has no spans either, it is the
-        number of calls in Python. Modules that occur only in DLProf's stacks of calls do not have a count.
+        is the number of FSDP's spans (from a pre_forward to its post_forward). If it has no such spans either, it is
+        the number of calls in Python. Modules that occur only in DLProf's stacks of calls do not have a count.
     calls_of(trace, "step") -> step, count: the number of ranges with the name of the step, over all ranks.
 
-The trace must have gone through `analyse`.
+Call `analyse` first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def calls_of(trace: Tables, by: str) -> pl.DataFrame:
         fsdp_spans(ranges)["module"],
         module_paths(calls).filter(is_module),
     ]
-    # If several sources have a module, the first of them counts, as in `modules`.
+    # If several sources have a module, the first source counts, as in `modules`.
     return pl.concat([_counts(names, by) for names in sources]).unique(by, keep="first", maintain_order=True)
 
 

@@ -1,15 +1,15 @@
-"""Gives the work of graph replays the ops that were captured into the graphs.
+"""Links the work of graph replays to the ops that were captured into the graphs.
 
     Replays.of(trace).with_captures(captures, issues) -> the trace with more rows of ranges, and in `work`:
-        replayed_range_id: the captured op that the work repeats.
-        replay: how the captured launch was found (`replay_matches`); null for work that is no part of a replay, and for
-            replays that fit no capture.
-        is_replay_sure: whether all launches that the work may repeat have the same op and sizes, and have its name.
+        replayed_range_id: the added range of the op whose captured launch the work repeats.
+        replay: how the captured launch was found (`replay_matches`); null for work outside of replays, and for replays
+            that fit no capture.
+        is_replay_sure: True if all captured launches that the work may repeat have its name, and the same op and sizes.
 
-A graph that a program captures once and launches many times runs without its ops: a replay is one call of the host. The
-added ranges are the captured ops, once for each replay, below the range that launched the replay. They have no times,
-because they did not run then. If several captures fit and nothing tells which, only ops that all of them have at this
-place are added, without module and stack.
+A program captures a graph (such as a CUDA graph) once and launches it many times. Each launch is a replay: one call of
+the host, which does not run the ops again. So the captured ops are added as ranges for each replay, inside the range
+that launched the replay. They have no times, because they did not run during the replay. If several captures fit
+equally well, work gets an op only if all these captures agree on it. Such an op is added without its module and stack.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from opspan.tables.tables import id_count, ids_of
 _col = pl.col
 _THREAD = ("rank", "pid", "tid")
 _OF_WORK = ("replayed_range_id", "replay", "is_replay_sure")
-_UNKNOWN = "\1"  # the letter of work without a name, which no captured launch has
+_UNKNOWN = "\1"  # stands for work without a name; captured launches never have this letter
 
 
 class Replays(NamedTuple):
-    """The replays of a trace that has some whose captured ops are not known. `launched` has a row for each."""
+    """The graph replays of a trace; their captured ops are not known yet. `launched` has a row for each replay."""
 
     trace: Tables
     attributed: Tables
@@ -52,10 +52,10 @@ class Replays(NamedTuple):
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
         trace, launched = self.trace, self.launched
         if not captures and has_captures(trace.calls):
-            captures = [Capture(trace)]  # the trace began before its own captures
+            captures = [Capture(trace)]  # the trace itself has the captures, because it began before them
         captured = captured_ops(captures) if captures else None
         unmatched = launched.height if captures else 0
-        # Ids that name several ranges, which only a damaged file has, name none.
+        # Only damaged files have several ranges with the same id. Nothing is added to such traces.
         if captured is not None and captured.launches.height and ids_of(trace.ranges).equals(trace.ranges["id"]):
             matched = _matches(self.attributed.ranges, launched, captured.launches)
             unmatched = sum(match is None for match in matched)
@@ -102,8 +102,8 @@ def _text(values: Iterable[str | None], letter_of: Mapping[str, str], without: s
 
 
 def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each work of the replays that fit: replay (a row of `launched`), work and range (rows; the
-    range is null where it is not known), how and is_sure."""
+    """Returns a row for each work of the replays that fit a capture: replay (row of `launched`), work (row of the
+    table work), range (row of the captured ranges, null if it is not known), how and is_sure."""
     sets: dict[tuple[tuple[int, ...], int], int] = {}
     rows = []
     for number, match in enumerate(replayed):
@@ -125,25 +125,26 @@ def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches:
 
 
 def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each set of places and each launch from there on (at), whether all places have the same op there
-    (is_sure)."""
+    """Compares the ops of the launches that a replay may repeat. A set has the rows of `launches` at which a replay may
+    begin, and the replay's number of launches. Returns a row for each set and each offset `at` from these rows:
+    `is_sure` is True if the launches at this offset from all these rows have the same op."""
     parts = []
     for (places, count), number in sets.items():
         offsets = pl.DataFrame({"at": pl.int_range(count, dtype=ROW_NUMBER, eager=True)})
         pairs = offsets.join(pl.DataFrame({"place": places}, schema={"place": ROW_NUMBER}), how="cross")
         ops = pairs.with_columns(launches["op"].gather(pairs["at"] + pairs["place"]))
-        # Launches outside of all ops have no number of an op, and agree with each other.
+        # Launches outside of all ops have a null instead of an op. Nulls count as equal.
         is_sure = (_col("op").n_unique() == 1).alias("is_sure")
         parts.append(ops.group_by("at", maintain_order=True).agg(is_sure, set=pl.lit(number, dtype=ROW_NUMBER)))
     return pl.concat([pl.DataFrame(schema={"at": ROW_NUMBER, "is_sure": pl.Boolean, "set": ROW_NUMBER}), *parts])
 
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
-    """Returns the captured ranges of each replay, those around a range before it: replay, range, parent (rows of the
-    captured ranges; the parent is null if it is no range of the replay), is_ambiguous."""
+    """Returns the ranges to add for each replay, outer ranges first: replay, range, parent, is_ambiguous. Range and
+    parent are rows of the captured ranges. The parent is null if it is not added to this replay."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
-    # Nothing is known of an ambiguous replay but the ops themselves.
+    # For an ambiguous replay, only the ops are known, and not the ranges around them.
     pairs = pairs.filter(~_col("is_ambiguous") | (_col("row") == _col("range")))
     copies = pairs.group_by("replay", range="row").agg(_col("is_ambiguous").first()).sort("replay", "range")
     copies = copies.with_columns(parent.gather(copies["range"]).alias("parent"))
@@ -180,7 +181,7 @@ def _joined(
     places = places.select("work", replayed_range_id="id", replay=_col("how").cast(REPLAY), is_replay_sure="is_sure")
     row = pl.int_range(pl.len(), dtype=ROW_NUMBER)
     columns = trace.work.select(work=row).join(places, on="work", how="left", maintain_order="left").drop("work")
-    # A trace that was saved keeps what was known before.
+    # A saved trace may already have values in these columns. They are kept for work that has no match now.
     columns = columns.with_columns(
         trace.work[name].zip_with(columns["replay"].is_null(), columns[name]) for name in _OF_WORK
     )
@@ -191,8 +192,8 @@ def _joined(
 
 
 def _alone(copies: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns a range for each replay that was launched outside of all ranges: it has the name of the call that
-    launched the replay, and begins with it. It has no length, because the host's time belongs to no range."""
+    """Returns a range for each replay that was launched outside of all ranges. It has the name and the start of the
+    call that launched the replay. Its duration is 0, so that the host's time still counts as outside of ranges."""
     rows = copies.select("replay").hstack(calls.select(*_THREAD, "name", "start_ns", "range"))
     rows = rows.filter(_col("range").is_null()).unique("replay", keep="first", maintain_order=True).drop("range")
     kind = pl.lit("unknown", dtype=schema.KIND)

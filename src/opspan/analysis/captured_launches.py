@@ -1,16 +1,16 @@
-"""Finds the launches that were captured into graphs instead of being executed, as a recording of the capture has them.
+"""Finds launches in a recording that were captured into a graph (such as a CUDA graph) instead of being executed.
 
-    has_captures(calls) -> whether there are any.
+    has_captures(calls) -> whether the recording has the begin of a capture.
     captured_launches(trace) -> a row for each such launch, by thread, and in order of time:
         range: the row of the innermost range around it.
         rank, pid, tid: the thread.
-        capture: a number that launches of one capture share: those between the begin of a capture and its end on one
-            thread. Null for launches outside of all captures that the recording has.
+        capture: equal for the launches between the begin and the end of one capture on one thread. Null if the
+            recording does not have the begin.
         kind: "kernel", "memcpy" or "memset".
         kernel: name of the kernel; null if the tool did not record it with the call.
 
-A captured launch is a call that launches something and whose work is missing: nothing runs while a graph is captured.
-If the recording has begins or ends of captures, only launches between them count. Calls and work must be attributed.
+A captured launch is a call whose name is that of a launch, but without work, because nothing runs during a capture. If
+the recording has begins or ends of captures, only launches between them count. Calls and work must be attributed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _boundaries(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_captures(launches: pl.DataFrame, boundaries: pl.DataFrame) -> pl.DataFrame:
-    """Adds the capture of each launch. Drops launches between an end and the next begin, if there are boundaries."""
+    """Adds the capture of each launch. If there are boundaries, drops launches outside of captures."""
     if not boundaries.height:
         return launches.with_columns(capture=pl.lit(None, dtype=ROW_NUMBER))
     first = boundaries.group_by(_THREAD).agg(starts_inside=~_col("is_begin").first())
@@ -80,7 +80,7 @@ def _in_captures(launches: pl.DataFrame, boundaries: pl.DataFrame) -> pl.DataFra
         check_sortedness=False,
     )
     rows = rows.join(first, on=_THREAD, how="left", nulls_equal=True, maintain_order="left")
-    # A recording that began within a capture has its end, but not its begin.
+    # If a thread's first boundary is an end, the recording began during a capture.
     is_first = _col("is_begin").is_null() & _col("starts_inside")
     is_inside = _col("is_begin").fill_null(value=False) | is_first.fill_null(value=False)
     return rows.filter(is_inside).drop("is_begin", "starts_inside")

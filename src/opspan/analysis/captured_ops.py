@@ -1,8 +1,8 @@
-"""Reads the ops and launches that recordings of captures have.
+"""Reads captured ops and launches from recordings that were made while graphs were captured.
 
-    captured_ops(captures) -> CapturedOps: the launches of all captures, and the ranges around them.
+    captured_ops(captures) -> CapturedOps: the launches of all captures, and the ranges around the launches.
 
-Only ranges that began within a capture count: those around it, such as the engine's warm-up, do not belong to a replay.
+Only ranges that began within a capture count. Ranges around a capture, such as the engine's warm-up, are not replayed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opspan.tables import Tables
 from opspan.tables.schema import NAME
 
 _col = pl.col
-# The columns that a captured op keeps. Its times and numbers (seq, op_id) belong to the recording of the capture.
+# The columns that a captured op keeps. Times, seq and op_id are valid only in the recording of the capture.
 KEPT = (
     "name",
     "kind",
@@ -34,13 +34,14 @@ KEPT = (
     "class_name",
     "args",
 )
-# The range around captures of one batch size, as engines name it.
+# The name that serving engines give the range around all captures of one batch size.
 _LABEL = r"^(?:capture_(\d{1,9})_(?:FULL|PIECEWISE)|graph_capture: batch=(\d{1,9}) mode=.*)$"
 _DEEPEST = 1000  # only damaged files nest ranges deeper
 
 
 class Capture(NamedTuple):
-    """A recording of captures: its tables, and the batch size that its file's name or its engine's list says."""
+    """A recording of captures: its tables, and the batch size, if the name of its file or the engine's list of files
+    has it."""
 
     tables: Tables
     batch_size: int | None = None
@@ -100,8 +101,8 @@ def _in_place(rows: pl.Series, place: pl.DataFrame) -> pl.Series:
 
 
 def above(parent: pl.Series, rows: pl.Series) -> pl.DataFrame:
-    """Returns the rows themselves and all rows above them, as pairs: `of`, one of the rows, and `row`, the nearest
-    first."""
+    """Walks up the tree from each of `rows` to its root. Returns the rows on the way, the nearest first: `of` (the row
+    of the start) and `row` (the start itself, its parent, and so on)."""
     level = rows.drop_nulls().unique().sort().alias("of").to_frame().with_columns(row=_col("of"))
     levels = [level]
     for _ in range(_DEEPEST):
@@ -113,7 +114,7 @@ def above(parent: pl.Series, rows: pl.Series) -> pl.DataFrame:
 
 
 def _numbers(ranges: pl.DataFrame) -> pl.Series:
-    """Returns a number for each range, which is the same for ranges of the same name and sizes."""
+    """Numbers the ranges. Ranges with equal names, kinds, sizes and input types get equal numbers."""
     columns = ["name", "kind", "sizes", "input_types"]
     distinct = ranges.select(columns).unique().with_row_index("op")
     return ranges.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")["op"]

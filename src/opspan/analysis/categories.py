@@ -1,15 +1,15 @@
-"""Finds the purpose of memory by the ranges that allocated it: torch.profiler's categories, without following each
-tensor.
+"""Finds the purpose of each allocation from the ranges that allocated and freed it. The categories are those of
+torch.profiler, which follows each tensor instead.
 
     categories(ranges, events) -> a category for each row of the table memory, or null:
         temporary: allocated in an op, and freed before the outermost op around it ended.
         autograd_detail: allocated in a backward, and freed in a backward.
         gradient: allocated in a backward, and freed outside of any backward, or not at all.
         activation: allocated in a forward op whose backward was recorded.
-        optimizer_state: allocated in an optimizer's step, and not freed in it.
+        optimizer_state: allocated in an optimizer's step, and not freed in this step.
 
 A free has the category of its allocation. docs/profiler.md says which categories are left out, and
-tests/profiler/test_categories.py compares with torch. Ranges must be nested, and linked (`autograd`), first.
+tests/profiler/test_categories.py compares with torch. Call `nest` and `autograd` first.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each allocation with an address. The columns row and range have the row of the allocation and
-    the innermost range around it. The columns next_row, next_time_ns and next_range have row, time and range of the
-    free. They are null if there is no free."""
+    """Returns a row for each allocation with an address: its row, the innermost range around it, and next_row,
+    next_time_ns and next_range: the row, time and range of its free, or null without a free."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(
@@ -53,8 +52,8 @@ def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
     at, next_at = taken["range"], taken["next_range"]
     name, end_ns = ranges["name"].cast(pl.String), ranges["end_ns"]
     is_backward = ranges["kind"].is_in(["backward", "engine"])
-    # The name of an op has a namespace (aten::). The name of a torch.autograd.Function has none, so the ops in it count
-    # as the outermost ops.
+    # Names of ops have a namespace (aten::). A torch.autograd.Function has no namespace, so it does not count as an op,
+    # and the ops in it can be outermost.
     is_op = (ranges["kind"] == "backward") | ((ranges["kind"] == "op") & name.str.contains("::", literal=True))
     outermost = nearest(ranges, is_op & nearest(ranges, is_op).gather(ranges["parent"]).is_null())
     is_forward = pl.Series([False]).new_from_index(0, ranges.height).scatter(ranges["forward"].drop_nulls(), True)
@@ -83,8 +82,8 @@ def _rule() -> pl.Expr:
         .then(None)
         .when(gone_in_op)
         .then(pl.lit("temporary", dtype=CATEGORY))
-        # The category is unknown in two cases. First, a backward that is itself differentiated, or that runs a forward
-        # again, is a forward, too. Second, memory that AccumulateGrad allocates or frees may be a gradient, or
+        # The category is unknown in two cases. First, the range is also a forward: this backward is differentiated
+        # itself, or runs a forward again. Second, memory that AccumulateGrad allocates or frees may be a gradient, or
         # something that was added to a gradient.
         .when(in_backward & (is_forward | _col("accumulates")))
         .then(None)

@@ -2,11 +2,11 @@
 
     nesting_shift(calls, ranges, most_ns) -> ns to add to the times of all calls.
 
-While a thread is in a call it cannot start or end a range. So if a range begins or ends inside a call, the clocks of
-ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of
-one microsecond, or of 20 microseconds on a busy machine. This error is longer than the time from the start of an op to
-its launch. The shift is 0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would remain,
-because then the cause is not the clocks.
+While a thread is in a call, it cannot start or end a range. A range crosses a call if one end of the range is inside
+the call, and the other end is outside. That shows that the clocks of ranges and calls differ. Tools convert the times
+of calls from a counter of the processor, sometimes with an error of one microsecond, or of 20 microseconds on a busy
+machine. This error is longer than the time from the start of an op to its launch. The shift is 0 if no range crosses a
+call. It is also 0 if more than a tenth of the crossings would remain, because then the cause is not the clocks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LEFT = 0.1  # if more than this share of the crossings would remain, the shift 
 
 def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
     """Returns the shift, up to `most_ns`, with which ranges cross the fewest calls, or 0 if too many crossings remain.
-    If several shifts are equally good, the one with most calls inside ranges is returned. If there are still several,
-    the smallest one is returned."""
+    If several shifts are equally good, compares the two that are nearest to 0, one in each direction. Returns the one
+    with more calls inside ranges, else the one nearer to 0."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
@@ -47,8 +47,8 @@ def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> in
 
 
 def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the calls that begin when all earlier calls of their thread are done. Leaves out very short calls, so
-    that few of the remaining calls are close to each other."""
+    """Returns the calls that begin when all earlier calls of their thread are done. Leaves out very short calls first,
+    so that few of the remaining calls are close to each other."""
     calls = calls.filter(length() >= _SHORTEST).sort(*_THREAD, "start_ns")
     done = _col("end_ns").cum_max().shift(1).over(_THREAD)
     return calls.filter((_col("start_ns") >= done).fill_null(value=True))
@@ -63,9 +63,8 @@ def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
 
 
 def _crossings(calls: pl.DataFrame, ranges: pl.DataFrame, near: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Returns the bounds `since` and `until` for each start or end of a range near a call. If the call is moved by more
-    than `since` and less than `until`, the range crosses the call: one end of the range is inside the call, the other
-    end is outside."""
+    """Returns the bounds `since` and `until` for each start or end of a range near a call. The range crosses the call
+    if the call is moved by more than `since` and less than `until`."""
     pairs = within(ranges, time, near, _THREAD)
     call, one = calls[pairs["stretch"]], ranges[pairs["row"]]
     rows = one.select("start_ns", "end_ns", called=call["start_ns"], returned=call["end_ns"])

@@ -4,8 +4,8 @@
     clocks(rows, ranks) -> how much the clocks differ, computed only from collectives.
     collectives_of(trace) -> the collectives, for a trace that need not be analysed.
 
-`rows` are the collectives of all files. Their ranks are numbered as in `ranks`, and their times are on the clock of
-their own rank. Ranks that read the same clock of a host are moved together. docs/ranks.md says when this is done.
+`rows` are the collectives of all files. Their ranks are numbered as in `ranks`, and each time is on the clock of its
+rank. Ranks that read the same clock of a host are moved together. docs/ranks.md says when clocks are aligned.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ _col = pl.col
 
 
 class Clock(NamedTuple):
-    """The clock of a rank: the shift that moves its times to the clock of the first rank, and how accurate that shift
-    is."""
+    """The clock of a rank: the shift that moves its times to the clock of the first rank, and the shift's accuracy."""
 
     shift: Shift
     collectives: int  # how many collectives the shift was computed from
@@ -118,8 +117,8 @@ def _sentence(number: int, clock: Clock) -> str:
 
 
 def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
-    """Returns a name for the clock that each rank reads. A rank whose clock is unknown gets a name that no other rank
-    has."""
+    """Returns the name of the clock that each rank reads. An unknown clock is named after its rank, so it counts as a
+    separate clock."""
     return {
         rank.rank: f"clock {rank.clock} of {rank.host}" if rank.clock and rank.host else f"rank {rank.rank}"
         for rank in ranks

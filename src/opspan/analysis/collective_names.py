@@ -1,8 +1,8 @@
-"""Reads names and payloads of collectives: the kind, the algorithm and protocol, the type of the elements.
+"""Reads the kind, algorithm, protocol and element type of collectives from names and payloads.
 
 The names are those of kernels (NCCL, RCCL, kernels of language model servers), of torch's ops and records (c10d, nccl:,
-gloo:), of ranges of NCCL and MPI, and the name in torch's payload. The same word means the same kind of collective in
-all these names.
+gloo:), of ranges of NCCL and MPI, and the name in torch's payload. A word such as all_gather means the same kind of
+collective in all these names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {
 # Bus bandwidth is algorithm bandwidth times a factor that depends on the number n of ranks, as in NCCL's tests.
 BOTH_WAYS = ("all_reduce",)  # kinds with the factor 2 (n - 1) / n
 ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # kinds with the factor (n - 1) / n
-WHOLE = ("broadcast", "reduce", "send", "recv")  # kinds with the factor 1.
+WHOLE = ("broadcast", "reduce", "send", "recv")  # kinds with the factor 1
 # All ranks must begin a collective of these kinds before any rank is done with it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 
@@ -45,7 +45,7 @@ STARTED_IN = (
     r"^((nccl|xccl|oneccl):|record_param_comms$|(_?c10d(_functional)?|symm_mem|vllm|sglang|_C_custom_ar)::"
     r"|nccl[A-Z]|MPI_I)"
 )
-# Names that fit these patterns but do not belong to a collective, such as ncclGroupEnd and MPI_Waitall.
+# Excludes names that fit DONE_IN or STARTED_IN but are not collectives, such as ncclGroupEnd and MPI_Waitall.
 _NO_COLLECTIVE = (
     r"(?i)wait|group(start|end)|comm(init|count|destroy|split|abort|finalize|_)|_init|redop|memalloc|sendrecv_replace"
 )
@@ -71,7 +71,8 @@ def _kind(text: pl.Expr) -> pl.Expr:
 
 
 def ranges_named(names: pl.Series) -> pl.DataFrame:
-    """Returns the names of collectives: name, name_kind, is_done (the range ends when the collective ends)."""
+    """Returns the names that ranges of collectives have: name, name_kind, is_done (whether such a range ends when the
+    collective ends)."""
     text = _col("name").cast(pl.String)
     is_done = text.str.contains(DONE_IN)
     fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
@@ -134,7 +135,8 @@ def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | 
 
 
 def untyped_elements(sizes: str | None) -> int | None:
-    """Returns how many elements the inputs of a range have, if all are tensors and their types are not in the trace."""
+    """Returns how many elements the inputs of a range have in all; None if not all inputs are tensors. Their types need
+    not be known."""
     try:
         shapes = json.loads(sizes or "[]")
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Lists each collective of a trace once, whether a kernel, a range around it or torch's record shows it.
 
     collectives(trace) -> a row for each collective on each device, or in each process if it used no device:
-        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name: of the kernel, or of the range.
+        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name: those of the kernel, or of the range.
         time_ns (Int64): how long it took; null if only its start is in the trace.
         kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
         bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
@@ -134,8 +134,8 @@ def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
 
 
 def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
-    """Finds roots that began inside another root and ended after it. Gives their ranges that other root, because they
-    show a collective that goes on after torch's op has returned."""
+    """Finds roots that begin inside another root and end after it: they show a collective that goes on after torch's op
+    has returned. Their ranges get the other root, so that both roots count as one collective."""
     is_root, at = _col("range") == _col("root"), (*PROCESS, "tid")
     overlap = _col("overlaps").fill_null(value=False)
     later = rows.filter(is_root, overlap).select("root", *at, "start_ns").sort("start_ns")
@@ -188,8 +188,8 @@ def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
-    """Returns the bytes and element type of the input tensors. A range of a backend may have any number of tensors.
-    Another op must have exactly one."""
+    """Returns the bytes and element type of the input tensors. Ranges of torch's backends (nccl:, gloo:) may have any
+    number of tensors. For other ops, the result is known only if there is exactly one."""
     dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
@@ -217,7 +217,7 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     rows = work.select(*PROCESS, *_OF_KERNELS, "kind", "is_overhead").with_row_index("work")
     rows = on_device(rows.filter(work["name"].is_in(names.implode()), _col("kind").is_in(["kernel", "graph"])))
     rows = rows.join(kernels_named(rows["name"]), on="name", how="left", maintain_order="left").drop("kind")
-    moved = ranges.select(_col("range").alias("in_root"), "root")  # the root of an overlapping range is another range
+    moved = ranges.select(_col("range").alias("in_root"), "root")  # `_with_overlapping` changed some roots
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
     # A root range may have launched several kinds of collectives. Then it is unknown which kernel its fields describe,
@@ -322,8 +322,8 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _only_group(metadata: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Returns the row of a rank: its number, the name, size and members of its only group, and the rank number that the
-    program gave."""
+    """Returns five facts on a rank: its number, the name, size and members of its only group (null if it has several),
+    and the rank number that the program gave."""
     info, rank = metadata.options.get("distributedInfo"), metadata.told.rank
     groups = info.get("pg_config") if isinstance(info, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):

@@ -1,9 +1,8 @@
 """Compares two runs name by name: which names take more time in the second run, and is the change more than noise?
 
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first:
-        name; name and sizes; module; phase; kind and name (String): what identifies the row by op, by shape, by module,
-            by phase and by kernel.
-        name, module (String): what identifies the row by place, together with:
+        The columns that identify the row (String). By op: name. By shape: name, sizes. By module: module. By phase:
+            phase. By kernel: kind, name. By place (places.py): name, module, and also:
         place_before, place_after (Int64): number of the range among the ranges of its name and module in the step; null
             if the run does not have it.
         state (String): same, new (only in the second run), gone (only in the first).
@@ -24,8 +23,8 @@
 the ranges of either run have any, else that of CPUs.
 
 A change is real if three things are true. First, the usual times of steps (noise.py) differ by more than a hundredth of
-the larger time. Second, if equal runs are compared, only one of a hundred comparisons shows such a large difference in
-the step or in any row. Third, the shown times change in the same direction as the usual times. If there are several
+the larger time. Second, the difference is so large that only one in a hundred comparisons of equal runs shows it in the
+step or in any row. Third, the shown times change in the same direction as the usual times. If there are several
 processes, the mean of their usual times counts. Each process must have three steps; with fewer, is_real is null.
 """
 
@@ -117,14 +116,13 @@ def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
 
 
 def have_places(one: Figures, other: Figures) -> bool:
-    """Returns whether places (places.py) of the two runs can be matched. They can if both runs have steps, or if
-    neither has."""
+    """Returns whether places (places.py) of the two runs can be matched: both runs have steps, or both have none."""
     return (one.steps.number > 0) == (other.steps.number > 0)
 
 
 def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
-    """Returns the rows of a run, and adds the suffix to the names of its figures. `time` is the kind of times that is
-    compared, device or cpu. If the run has the other kind, its times become 0."""
+    """Returns the rows of a run, with the suffix added to the names of its figures. `time` is the kind of times that is
+    compared, device or cpu. If the run has only the other kind, all its times become 0."""
     rows = side.rows
     if side.time != time:
         rows = rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
@@ -134,9 +132,9 @@ def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
 def _slots(
     one: Figures, other: Figures, before: pl.DataFrame, after: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Adds `slot`, a number by which the rows of the two runs are joined. Two places that match get equal slots. A
-    place that only one run has gets a slot that the other run does not have. If places can be matched, the slot of rows
-    outside of steps is 0."""
+    """Adds `slot`, the number by which rows of the two runs are joined. Rows of matching places get equal slots. A
+    place that only one run has gets a slot that the other run does not have. Rows outside of steps get slot 0 if the
+    runs' places can be matched."""
     place = _col("place")
     if have_places(one, other):
         slot_before, slot_after = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)

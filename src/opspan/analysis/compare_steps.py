@@ -8,8 +8,8 @@
         change (Float64): change_ns as a share of before; null if before is 0.
         accumulated_ns (Int64): the sum of the changes up to this step.
 
-`one` and `other` come from `until_done`. Steps are counted in each process, because runs are often recorded at
-different steps, whose own numbers do not match.
+`one` and `other` come from `until_done`. n counts the recorded steps of a process. The numbers in the steps' names are
+not used, because runs are often recorded at different steps.
 """
 
 from __future__ import annotations

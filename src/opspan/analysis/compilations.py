@@ -5,10 +5,11 @@
     break_lines(trace) -> the lines at which graphs broke
     phases(rows) -> the time of each phase, without the phases inside it
 
-The rows are those of the tables `compilations` and `graph_breaks`. A log whose process is in no trace is about all
-ranks, so its rows are there once for each rank. Here they count once.
+The figures come from the tables `compilations` and `graph_breaks`. If the process of a compile log is in no trace,
+these tables have the rows of the log once for each rank. Here such rows count once.
 
-A compilation counts as one more of its function if its number in `compile_id` (0/1, !2/0/1) is not 0.
+`compile_id` (0/1, !2/0/1) ends with the number of the compilation among those of its function. If this number is not 0,
+the compilation counts as `again`, except for backwards.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _PLACE = line_text(
 
 
 def figures(trace: Tables) -> pl.DataFrame:
-    """Returns for each process `pid`, `compilations` and how many of them are `again` or of a `backward`, their time
-    `ns`, graph `breaks` and the number of `lines` at which graphs broke."""
+    """Returns a row for each process: `pid`, the number of `compilations`, how many of these are `again`, how many are
+    of a `backward`, their time `ns`, the number of graph `breaks`, and the number of `lines` with breaks."""
     rows = compilations_of(trace)
     compiled = rows.group_by("pid", maintain_order=True).agg(
         compilations=pl.len().cast(pl.Int64),
@@ -56,8 +57,7 @@ def figures(trace: Tables) -> pl.DataFrame:
 
 
 def compilations_of(trace: Tables) -> pl.DataFrame:
-    """Returns the compilations with the columns `frame`, the part of `compile_id` that stands for the function, and
-    `is_again`."""
+    """Returns the compilations. Adds `frame` (the number of the function in `compile_id`) and `is_again`."""
     number = _col("compile_id").cast(pl.String)
     is_again = (number.str.extract(_NUMBER).str.strip_chars_start("0") != "").fill_null(value=False)
     return _once(trace.compilations).with_columns(
@@ -67,9 +67,9 @@ def compilations_of(trace: Tables) -> pl.DataFrame:
 
 
 def compiled_again(trace: Tables) -> pl.DataFrame:
-    """Returns a row for each function that was compiled several times, the one whose further compilations took longest
-    first: `pid`, `place` (model.py:12 forward), `times` in all, `again`, `ns` of the further ones, and `reasons`: the
-    first line of each, without the number of the code that could not be used."""
+    """Returns a row for each function that was compiled several times: `pid`, `place` (model.py:12 forward), `times`
+    (how often it was compiled), `again` (how often without the first time), `ns` (the time of those compilations) and
+    `reasons` (the first line of each recompile reason, without its compile id and comment). Most ns come first."""
     rows = compilations_of(trace)
     if not rows["is_again"].any():
         return rows.clear().select("pid", "rank", place="file", times="id", again="id", ns="id", reasons="file")
@@ -88,8 +88,8 @@ def compiled_again(trace: Tables) -> pl.DataFrame:
 
 
 def break_lines(trace: Tables) -> pl.DataFrame:
-    """Returns a row for each reason and line at which graphs broke, the one with most breaks first: `pid`, `place`,
-    `reason`, `times`."""
+    """Returns a row for each line at which graphs broke and each reason, most breaks first: `pid`, `place`, `reason`,
+    `times` (number of breaks)."""
     rows = _once(trace.graph_breaks).with_columns(_col("reason").cast(pl.String), _PLACE)
     grouped = rows.group_by("pid", "file", "line", "reason", maintain_order=True).agg(
         _col("rank", "place").first(), times=pl.len().cast(pl.Int64)
@@ -98,8 +98,8 @@ def break_lines(trace: Tables) -> pl.DataFrame:
 
 
 def phases(rows: pl.DataFrame) -> list[tuple[str, int]]:
-    """Returns the phases with their time without that of the phases inside them, the longest first. A backward has no
-    times of Dynamo and AOTAutograd."""
+    """Returns the title and the time of each phase, the longest first. The time does not include the phases inside. For
+    a backward, the times of Dynamo and AOTAutograd are null."""
     names = list(_PHASES.values())
     times = []
     for place, (title, name) in enumerate(_PHASES.items()):
@@ -117,6 +117,6 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
     if rows["rank"].n_unique() < 2:
         return rows
     others = [name for name in rows.columns if name not in ("id", "rank")]
-    # `counted`: the same rows of one rank are different ones.
+    # Equal rows of one rank are different events. `counted` numbers them, so that `unique` keeps them.
     numbered = rows.with_columns(counted=pl.int_range(pl.len()).over("rank", *others))
     return numbered.unique([*others, "counted"], keep="first", maintain_order=True).drop("counted")

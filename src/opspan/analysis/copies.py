@@ -5,7 +5,7 @@
             device.
         count (Int64): number of copies.
         bytes (Int64): bytes that they copied.
-        ns (Int64): how long they took together.
+        ns (Int64): sum of their durations.
         bytes_per_s (Float64): bytes per second.
 
 A copy does not count if its size or its duration is unknown or 0.

@@ -112,7 +112,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
 
 def _of_rule(rule: CostRule, sizes: str, inputs: str | None, types: str | None) -> Cost:
     if types is not None and types.startswith('[""'):
-        # the type is empty for a nested tensor, for example, whose sizes are not recorded
+        # An empty type means that sizes are not recorded either, for example for a nested tensor.
         return Cost(None, None, None, is_assumed=False)
     try:
         return cost(rule, parse_sizes(sizes), values_of(inputs), _types(types))

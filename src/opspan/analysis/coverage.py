@@ -1,4 +1,4 @@
-"""Measures how much of a trace could be attributed, by count and by time, and counts what could not."""
+"""Measures how much of a trace could be attributed, by count and by time, and how much could not."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from opspan.printable import plural
 
 @dataclass(frozen=True)
 class Share:
-    """A share of some rows: `count` of the `of` rows. These took `ns` of the `of_ns` nanoseconds that all the rows
-    took."""
+    """A share of the rows of a table: `count` of `of` rows, which took `ns` of the `of_ns` nanoseconds of all rows."""
 
     count: int
     of: int
@@ -39,9 +38,9 @@ class Coverage:
     # Work of graph replays counts only if its ops are known, because the range that launches a graph does not show the
     # ops inside.
     work_in_range: Share
-    work_in_whole_graphs: Share  # CUDA graphs that have one row for each replay and were launched in a range
+    work_in_whole_graphs: Share  # graph replays that have a single row of work; only those launched in a range
     work_in_unknown_replays: Share  # kernels and copies of graph replays whose ops are unknown
-    work_in_unsure_replays: Share  # those whose ops are known, but may be wrong
+    work_in_unsure_replays: Share  # kernels and copies of graph replays whose ops were found, but may be wrong
     ambiguous_work: int  # rows of work whose correlation id several calls used
     calls_in_range: Share
     overlapping_ranges: int  # ranges outside the tree, because they partly overlap another range
@@ -57,7 +56,7 @@ class Coverage:
         return self.links.get(LINKED, 0)
 
     def lines(self) -> list[str]:
-        """Returns a sentence for each useful figure, and for each figure that shows something unattributed."""
+        """Returns sentences with the shares and links, and with the numbers of events that could not be attributed."""
         sentences = []
         for share, what in ((self.work_in_range, "belongs to a range"), (self.work_with_call, "has its launch call")):
             if share.of:
@@ -97,7 +96,7 @@ class Coverage:
 
 
 def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> Coverage:
-    """Returns the coverage of frames that went through `nest`, `launches` and `autograd`."""
+    """Returns the coverage. `nest`, `launches` and `autograd` must be called first."""
     busy = on_device(work)
     is_graph = pl.col("kind") == "graph"
     is_unknown = in_unknown_replays(calls, busy)
@@ -121,8 +120,9 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
 
 
 def in_unknown_replays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
-    """Returns, for each work, whether a launch of a graph launched it, and neither a recording of the graph's capture
-    nor the creation of its nodes says which op it belongs to."""
+    """Returns, for each work, whether a graph launch started it and its op is unknown. The op is known (`range` differs
+    from `launch_range`) if the capture of the graph or the creation of its nodes was recorded. Graphs that have one row
+    for each replay do not count."""
     is_launch = launches_graph(calls)
     if not work.height or not is_launch.any():
         return pl.Series([False]).new_from_index(0, work.height)

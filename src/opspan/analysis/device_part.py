@@ -25,11 +25,11 @@ from opspan.tables.tables import moved
 
 # The clocks of a device and its host may differ by this much after the tool has aligned them.
 TOLERANCE_NS = 5_000
-# The largest error that the tool is assumed to make when it converts the times of calls. On a busy machine 23 us were
-# seen.
+# The largest error that is corrected in the times of calls. The tool converts these times; on a busy machine it was
+# wrong by 23 us.
 _MOST_WRONG_NS = 100_000
 # If the difference between the two clocks of the host changes by more than this during a collection, one of the clocks
-# was set.
+# was adjusted.
 MOST_APART_NS = 1_000_000
 
 _col = pl.col
@@ -74,8 +74,8 @@ def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int,
 
 
 def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
-    """Returns the remaining error of the part's times. It arises because the tool reads the two clocks one after the
-    other, and converts times."""
+    """Returns the ns that must still be added to the part's times. This error remains because the tool reads the two
+    clocks one after the other, and converts times."""
     is_nested = ~(_col("is_mark").fill_null(value=False) | _col("is_async").fill_null(value=False))
     ranges = host.ranges.filter(is_nested)
     calls = driving(part.calls).with_columns(_col("start_ns", "end_ns") + shift_ns)

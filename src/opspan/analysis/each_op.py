@@ -1,5 +1,4 @@
-"""Calls a function for the ops with given names, but only once for ops that are equal. Finds which ranges lie inside
-other ranges."""
+"""Calls a function for the ops with given names, once for all equal ops. Finds which ranges lie inside other ranges."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     labels_of_steps(steps) -> for each name of a step (`iterations`), what its label says; null if it is no label.
     alike(steps) -> for each name of a step, a text that is the same for steps with the same work.
 
-Labels, each after the release or setting that writes it:
+Labels, each followed by the engine and the release or setting that writes it:
 
     execute_context_1(888)_generation_4(4)                            vLLM
     execute_context_1(888_788544)_generation_0(0)                     vLLM with older patches for analysis
@@ -17,9 +17,9 @@ Labels, each after the release or setting that writes it:
     step[DRAFT_LOOP raw_bs=3 bs=4 topk=1]                             SGLang, replays of a draft model
     execute_diffusion_1_256x256, iteration_0_execute_diffusion_1_256x256        xDiT
 
-A name is a label only if all of it has one of these forms. Numbers have at most 18 digits, and no sign and no leading
-zeros, because engines print integers. A request that has not made a token yet is in its prefill (context, extend);
-later it is in its decode (generation). Columns are null where a label does not say them:
+A name is a label only if the complete name has one of these forms. Numbers have at most 18 digits, and no sign and no
+leading zeros, because engines print integers. A request is in its prefill (context, extend) until its first token is
+generated, and then in its decode (generation). A column is null if the label does not have its value:
 
     name: the label.
     engine: vllm, sglang or xdit.
@@ -29,13 +29,13 @@ later it is in its decode (generation). Columns are null where a label does not 
     tokens: the tokens that the step computes, prefill_sq + decode_sq. SGLang's mode DECODE means one token for each
         request. TARGET_VERIFY means several, and only detailed labels say how many.
     requests: the requests in the step.
-    prefill_requests, decode_requests: those in their prefill and in their decode.
-    batch_size: the batch size in the engine's own words: tokens for vLLM, requests for SGLang (with the padding of a
+    prefill_requests, decode_requests: the requests that are in their prefill, and those that are in their decode.
+    batch_size: the batch size as the engine counts it: tokens for vLLM, requests for SGLang (with the padding of a
         captured graph in DRAFT_LOOP), images for xDiT.
-    prefill_sq, decode_sq: the sum of the numbers q of queries (new tokens) of these requests.
-    prefill_sk, decode_sk: the sum of the numbers k of keys (all tokens so far, with the new ones).
-    prefill_sqsq, decode_sqsq: the sum of q q.
-    prefill_sqsk, decode_sqsk: the sum of q k, the pairs of a query and a key of the same request.
+    prefill_sq, decode_sq: the sum of q over the requests of the phase. q is a request's number of queries (new tokens).
+    prefill_sk, decode_sk: the sum of k. k is a request's number of keys (all tokens so far, with the new ones).
+    prefill_sqsq, decode_sqsq: the sum of q times q.
+    prefill_sqsk, decode_sqsk: the sum of q times k: the pairs of a query and a key of the same request.
 
 If a label says that no request is in a phase, the sums of this phase are 0. DRAFT_EXTEND_V2 has the sums of its
 requests as prefill_*, as the label does, although these requests may be in their decode.
@@ -67,7 +67,7 @@ def _vllm_sums(columns: list[str]) -> str:
 
 
 def _sglang_sums(letter: str, columns: list[str]) -> str:
-    """Returns the sums of a step that has one phase. Older releases leave out the first."""
+    """Returns the pattern for the sums of a step with one phase. Older releases leave out the first sum."""
     sq, sk, sqsq, sqsk = (f" {letter}_{one}={_number(at)}" for one, at in zip(_SUMS, columns, strict=True))
     return rf"(?:(?:{sq})?{sqsq}{sqsk}{sk})?"
 
@@ -80,8 +80,8 @@ def _sglang_both() -> str:
 
 @cache
 def _forms() -> tuple[tuple[str, str], ...]:
-    """Returns the engine and the pattern of each form. Groups have the names of columns; `mode`, `toks`, `new` and
-    `cached` are groups, but no columns."""
+    """Returns the engine and the pattern of each form. Groups have the names of columns, except for the groups `mode`,
+    `toks`, `new` and `cached`."""
     size = rf" bs={_number('batch_size')}"
     return (
         (
@@ -123,22 +123,22 @@ def engine_labels(names: pl.Series) -> pl.DataFrame:
 
 
 def labels_of_steps(steps: pl.Series) -> pl.DataFrame:
-    """Returns the columns of `engine_labels` without the name, one row for each step. A step has a number behind its
-    name if other steps have the same name."""
+    """Returns the columns of `engine_labels` without the name, one row for each step. First removes the number that
+    follows a step's name if several steps have the same name."""
     names = steps.cast(pl.String).str.replace(_NUMBER_OF_STEP, "").alias("name").to_frame()
     labels = engine_labels(names["name"])
     return names.join(labels, on="name", how="left", maintain_order="left").drop("name")
 
 
 def alike(steps: pl.Series) -> pl.Series:
-    """Steps have the same work if they have the same phase and as many tokens and requests. All steps that have no
-    label get one text."""
+    """Returns equal texts for steps with equal phase, tokens, requests and batch size. All steps without a label get
+    the same text."""
     work = [_col(column).cast(pl.String).fill_null("") for column in ("phase", "tokens", "requests", "batch_size")]
     return labels_of_steps(steps).select(pl.concat_str(*work, separator=" ").alias("alike"))["alike"]
 
 
 def _read(names: pl.DataFrame, engine: str, form: str) -> pl.DataFrame:
-    """Returns the names that have this form, with what the form says."""
+    """Returns the names that have this form, with the values in them."""
     whole = rf"^{form}$"
     rows = names.filter(_col("text").str.contains(whole))
     rows = rows.with_columns(_col("text").str.extract_groups(whole)).unnest("text")
@@ -152,7 +152,7 @@ def _null(column: str) -> pl.Expr:
 
 
 def _work_out(labels: pl.DataFrame) -> pl.DataFrame:
-    """Adds what follows from what the labels say."""
+    """Fills the columns that follow from other values of a label, such as tokens and phase."""
     is_sglang, mode = _col("engine") == "sglang", _col("mode")
     is_prefill = mode.is_in(_PREFILL_MODES) | (_col("cached") == 0)
     is_decode = mode.is_in(_DECODE_MODES)

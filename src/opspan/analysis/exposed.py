@@ -1,14 +1,14 @@
-"""Computes the exposed time of collectives: the time in which nothing else ran. It is what they cost, as one rank sees
-it.
+"""Computes the exposed time of collectives: the time in which nothing else ran. This is the time that collectives cost
+a rank.
 
     exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown.
-    bare_before(rows, trace) -> for each row of the host, ns since the collective before it, if nothing else ran in
-        between.
+    bare_before(rows, trace) -> for each collective of the host, ns since the collective before it; null if something
+        else ran in between.
 
-`rows` come from `collectives`; `trace` must be attributed. On a device nothing else runs when no kernel computes. On
-the host, where gloo has threads of its own, nothing else runs when no thread of the process is in an op, except ops
-that start collectives or wait for them. If several collectives run at once, each moment counts for the collective that
-began first.
+`rows` come from `collectives`; `trace` must be attributed. On a device, nothing else runs if no other kernel computes.
+On the host, nothing else runs if all threads of the process are outside of ops. Ops that start collectives or wait for
+them do not count, because gloo runs collectives in separate threads. If several collectives run at once, each moment
+counts for the collective that began first.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Computes the figures of a run for a comparison: a row for each name, small enough to save without the trace.
 
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures:
-        .time: device or cpu: the kind of all times; device if ranges have any time of devices.
-        .rows: the columns KEYS[by], count and ns. Further columns are only about ranges or kernels that began in a
-            step: step (ns, divided by the number of steps), and usual, error and freedom (noise.py, over the steps of a
-            process). Times and errors are means over processes. The error of the mean is the mean of the errors,
-            because processes that wait for each other are slow together.
-        .steps: how many steps there were, how long they took until what they launched was done (`until_done`), and
-            whether there are enough steps to tell changes from noise.
+        .time: the kind of all times: device if any range has device time, else cpu.
+        .rows: the columns KEYS[by], count and ns. The other columns use only ranges or kernels that began in a step:
+            step (their ns divided by the number of steps), and usual, error and freedom (noise.py, over the steps of a
+            process). usual and error are means over processes. The errors are not reduced by averaging, because
+            processes that wait for each other are slow at the same time.
+        .steps: the number of steps, figures of how long steps took until the work that they launched was done
+            (`until_done`), and whether there are enough steps to tell changes from noise.
     several(run, ways, ...) -> Figures for each way to compare. Sums that several ways need are computed once.
     parts_of(run, by, steps) -> parts, which can be merged for any number of ranks; `together(parts, by)` computes the
         figures from them.
@@ -173,8 +173,8 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
     parts = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
     if by == "place":
-        # If there are no steps, places are counted in the whole run. `is_whole` marks these rows, because they are
-        # removed later if other ranks have steps.
+        # If there are no steps, places are counted in the whole run. `is_whole` marks these rows, because their places
+        # are removed later if other ranks have steps.
         is_whole = pl.lit(not steps.height).alias("is_whole")
         rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
         rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
@@ -210,7 +210,7 @@ def _step_figures(parts: Parts) -> StepFigures:
 
 
 class _Sums(NamedTuple):
-    """The sums of a run. The column `key` is a row number of `names`."""
+    """The sums of a run for one way to compare. The column `key` is a row number of `names`."""
 
     names: pl.DataFrame
     # A row for each key, with sums over the run: key, count, ns. If rows are grouped by place, it also has the place's
@@ -218,7 +218,7 @@ class _Sums(NamedTuple):
     whole: pl.DataFrame
     # A row for each key and process: key, times (number of steps), ns (sum over these steps), and the columns of Usual.
     groups: pl.DataFrame
-    typical: int | None  # the rank that has the typical step
+    typical: int | None  # the rank that has the typical step (places.py)
 
 
 def _several(

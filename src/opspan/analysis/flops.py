@@ -65,7 +65,7 @@ def flops(ranges: pl.DataFrame) -> pl.Series:
 
 def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int | None:
     if types is not None and types.startswith('[""'):
-        return None  # the type is empty for a nested tensor, for example, whose sizes are not recorded
+        return None  # an empty type means that sizes are not recorded either, for example for a nested tensor
     try:
         known, values = parse_sizes(sizes), values_of(inputs)
         if name in TORCH:

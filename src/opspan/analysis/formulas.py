@@ -1,8 +1,8 @@
-"""The rules for the costs of ops: RULES, by name.
+"""Has the rules for the costs of ops: RULES maps names of ops to rules.
 
-Products are in product_rules.py. Here an elementwise op counts one operation for each element, whatever it computes;
-norms and similar ops count a fixed number of operations for each element. Rules raise an exception if a cost is
-unknown. docs/costs.md is made from RULES.
+The rules of matrix products are in product_rules.py. Here an elementwise op counts as one operation for each element,
+whatever it computes. Norms and similar ops count as a fixed number of operations for each element. Rules raise an
+exception if a cost is unknown. docs/costs.md is generated from RULES.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
 
 
 def _embedding_out(sizes: Sizes, _: Values) -> list[OutputSize]:
-    """Returns twice the size of the rows that were looked up, because each is read from the table and written to the
-    output."""
+    """Returns twice the size of the rows that were looked up, because each row is read from the table and written to
+    the output."""
     return [(2 * prod(sizes[1]) * sizes[0][-1], 0)]
 
 
@@ -126,8 +126,8 @@ def _embedding_gradient(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _pooled(sizes: Sizes, values: Values) -> tuple[int, int]:
-    """Returns the number of elements of the output, and the number of inputs from which each of them is computed.
-    Raises an error for ceil_mode, which adds some elements."""
+    """Returns the number of elements of the output, and the number of input elements in each window. Raises an error
+    for ceil_mode, which adds some elements."""
     kernel = for_each(values[1], 2)
     stride = for_each(values[2], 2) if values[2] else kernel
     padding = for_each(values[3], 2)
@@ -206,8 +206,8 @@ RULES: dict[str, CostRule] = {
     "aten::masked_fill_": _each(0, (0, 1), _like(0)),
     "aten::native_dropout": _each(2, (0,), lambda sizes, _: [(prod(sizes[0]), None), (prod(sizes[0]), "bool")]),
     "aten::native_dropout_backward": _each(2, (0, 1), _like(0)),
-    # A norm takes 7 operations: mean, difference from the mean, its square, the sum of squares, division by the
-    # deviation, weight, bias.
+    # A norm takes 7 operations for each element: mean, difference from the mean, its square, the sum of squares,
+    # division by the deviation, weight, bias.
     "aten::native_layer_norm": _each(7, (0, 2, 3), _layer_norm_out(2), 0),
     "aten::native_layer_norm_backward": _each(13, (0, 1, 3, 4, 5), _with_weights(1, 5), 0),
     "aten::_fused_rms_norm": _each(4, (0, 2), _layer_norm_out(1), 0),
@@ -228,7 +228,7 @@ RULES: dict[str, CostRule] = {
         f"aten::{whose}_batch_norm_backward": _each(13, (0, 1, 2, 5, 6), _with_weights(0, 2), 0)
         for whose in ("cudnn", "miopen")
     },
-    # A softmax takes 5 operations: maximum, difference from the maximum, exp, sum, quotient.
+    # A softmax takes 5 operations for each element: maximum, difference from the maximum, exp, sum, quotient.
     "aten::_softmax": _each(5, (0,), _softmax_out),
     "aten::_log_softmax": _each(5, (0,), _softmax_out),
     "aten::_softmax_backward_data": _each(4, (0, 1), _like(0)),

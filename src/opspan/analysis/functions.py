@@ -6,12 +6,12 @@
     module_paths(calls_of_functions) -> for each call, the path of the modules that it is in: Net_0.Linear_1 for the
         call nn.Module: Linear_1 inside nn.Module: Net_0.
 
-    frames(ranges, calls_of_functions) -> for each range, the row of its innermost function in one tree of functions;
-        and the tree: name, parent (a row). The functions come from the column `stack`; ranges without a stack have the
-        calls that a tracer recorded.
+    frames(ranges, calls_of_functions) -> two results: for each range, the row of its innermost function in a tree of
+        functions; and this tree: name, parent (a row). The functions of a range come from its column `stack`. If it has
+        no stack, they come from the calls that a tracer recorded.
 
 Ranges in a backward have the functions of their forward op, because their own stack shows only the function that
-started the backward. Ranges must be nested, and linked (`autograd`), first.
+started the backward. Call `nest` and `autograd` first.
 """
 
 from __future__ import annotations

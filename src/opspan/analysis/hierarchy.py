@@ -5,8 +5,8 @@
     hierarchy(ranges) -> a text for each range, null outside of modules with a known class; None if no class is known.
 
 `modules` finds the module of a range. The modules around that module come from its name: each prefix of the name counts
-if a module with this name was called. Lists of modules are never called. Ranges must be nested and linked (`autograd`)
-first.
+if a module with this name was called. Containers such as nn.ModuleList are never called, so they are left out. Call
+`nest` and `autograd` first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the gaps in which a device was idle, their reasons, and the ranges that the host was in meanwhile.
+"""Finds the gaps in which a device was idle, their reasons, and the ranges that the host was in during a gap.
 
     gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and these columns in ns:
         host_ns: time until the host began the call that launched the next work: the host was late.
@@ -8,7 +8,7 @@
         unknown_ns: time of the gap if the call is not in the trace, or no work followed, or the process used more
             devices than any machine has.
     gaps_of_streams(trace) -> the gaps of each stream: rank, pid, device_id, context_id, stream_id, ..., and:
-        elsewhere_ns: how much of the gap another stream of the device was busy.
+        elsewhere_ns: time of the gap in which another stream of the device was busy.
 
     meanwhile(ranges, gaps) -> gap, range, ns: host_ns of each gap, divided among the innermost ranges that the
         launching thread was in (null outside of ranges).
@@ -18,8 +18,8 @@
         table functions) instead of ranges. This also works if the host is in no range.
 
 A gap is a stretch of time in which a process ran nothing on a device that it used, so the gaps of a device add up to
-its idle time. `next` is the row of the work that ended the gap, null at the end; `tid` is the thread that launched that
-work; `why` names the longest of the four times. `trace` must be attributed.
+its idle time. `next` is the row of the work that ended the gap, null if no work followed. `tid` is the thread that
+launched this work. `why` names the longest of the four times. `trace` must be attributed.
 """
 
 from __future__ import annotations

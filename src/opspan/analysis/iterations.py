@@ -2,27 +2,28 @@
 
     iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier.
 
-Iterations are found in one of these ways, which the column `how` names. If several ways find some in a process, the
-first way in the list counts:
+Iterations (steps) are found in one of these ways, which the column `how` names. If several ways find iterations in a
+process, the first way in the list counts:
 
     named: the ranges of `names`, if the caller names some.
     step: the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`).
     engine: the ranges of a serving engine, whose names say what the step did (`engine_labels`).
     repeats: ranges of the program that contain the training. They are outermost ranges, and at least three of them have
-        the same name (except for numbers in it). Three in four of all optimizer steps are in such ranges, and three in
-        four of the ranges contain an optimizer step. If there are no optimizer steps, backwards count instead. If there
-        are no backwards, the ranges must take half of the time of the process; both times are computed without the
-        longest range, which may be a start-up. If several names fit, the name with most time counts.
+        the same name (except for numbers in it). At least three in four of all optimizer steps are in such ranges, and
+        at least three in four of the ranges contain an optimizer step. If there are no optimizer steps, backwards count
+        instead. If there are no backwards, the ranges must take half of the time of the process; both times are
+        computed without the longest range, which may be a start-up. If several names fit, the one with most time is
+        used.
     optimizer: the times between the ends of the ranges Optimizer.step#...
 
-Other repetitions are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the ends of
-steps are known (by marks or optimizers), a step does not include the time before its own work (`own_work`).
+Other repetitions, such as those of kernels (`repeating`), modules or calls of a DataLoader, are not steps. If only the
+ends of steps are known (by marks or optimizers), a step does not include start-up and similar time before its own work
+(`own_work`).
 
 `step` is the name of the range, with a number if several have the same name. An iteration is an outlier if it takes
 longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). Steps of a
-serving engine are compared with those of the same phase with as many tokens and requests. This rule uses only times of
-the host; `until_done.with_outliers` uses times of devices, too. Ranges must be nested (`nest`)
-first.
+serving engine are compared only with steps of the same phase with as many tokens and requests. This rule uses only
+times of the host; `until_done.with_outliers` uses times of devices, too. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _OPTIMIZER = r"^Optimizer\.step#"
 _LEAST = 3  # the smallest number of ranges that count as iterations
 _SHARE = 0.5
 _MOST = 0.75
-_DEVIATIONS = 3 * 1.4826  # the time of an outlier is above the median by more median deviations than this
+_DEVIATIONS = 3 * 1.4826  # an outlier exceeds the median by more than this many median deviations
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
@@ -94,9 +95,9 @@ def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFra
 
 
 def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """Counts optimizer steps, or backwards if there are no optimizer steps. Returns for each name: `of`, their number
-    in the process; `inside`, their number inside ranges of the name; `busy`, the number of ranges of the name that
-    contain at least one."""
+    """Counts optimizer steps, or backwards if there are no optimizer steps. Returns three counts for each name: `of`
+    (all in the process), `inside` (those inside ranges of this name) and `busy` (the ranges of this name that contain
+    at least one)."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])
@@ -113,8 +114,8 @@ def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.
 def _optimizer_steps(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not optimizers.height:
         return _number_steps(optimizers, "optimizer")
-    # If a process has several optimizers, iterations end with the one that is called most often. If several are called
-    # equally often, it is the one whose last call ends last.
+    # If a process has several optimizers, the one that is called most often ends the iterations. If several are called
+    # equally often, the one whose last call ends last is used.
     often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
     last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)
     ends = optimizers.join(last, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True)
@@ -138,7 +139,7 @@ def _number_steps(rows: pl.DataFrame, how: str) -> pl.DataFrame:
 
 
 def is_long(ns: pl.Expr) -> pl.Expr:
-    """Returns whether a time is long among those of the process that have the same value in the column `alike`."""
+    """Returns whether a time is an outlier among the times of the same process with the same value of `alike`."""
     median = ns.median().over(*PROCESS, "alike")
     deviation = (ns - median).abs().median().over(*PROCESS, "alike")
     return (ns > 1.1 * median) & (ns > median + _DEVIATIONS * deviation)

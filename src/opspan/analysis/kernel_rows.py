@@ -1,9 +1,8 @@
 """Lists kernels, and copies on request, each with its op, module, step and stack.
 
-    kernel_rows(trace, copies) -> the columns COLUMNS, with a row for each kernel (or copy), in the order in which they
-        began.
+    kernel_rows(trace, copies) -> a row for each kernel (or copy), in order of start times, with the columns COLUMNS.
 
-Nothing is attributed here: the columns that `launches`, `modules`, `steps` and `phases` add are only looked up.
+The columns that `launches`, `modules`, `steps` and `phases` add are only looked up here, so call `analyse` first.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ _col = pl.col
 
 
 def kernel_rows(trace: Tables, copies: bool = False) -> pl.DataFrame:
-    """Returns the rows. The trace must have gone through `analyse`."""
     ranges, calls = trace.ranges, trace.calls
     work = trace.work.with_columns(ids_of(trace.work), *texts_of_work(trace).iter_columns())
     work = on_device(work)

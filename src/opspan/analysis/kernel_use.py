@@ -1,15 +1,16 @@
-"""Sums the time of kernels, and how much of their device they could use, by name, by launch, or by further columns.
+"""Sums the time of kernels, and averages the share of the device that they could use, by name or by other columns.
 
     launched(work, devices) -> the work that kept a device busy, with:
         duration_ns: how long it took.
         shared_bytes: shared memory of a block.
         blocks_per_sm, occupancy: see analysis/occupancy.py.
-    figures(rows, by) -> the columns `by`, which include kind and name; and for each group, in descending order of time:
+    figures(rows, by) -> a row for each combination of values in the columns `by`, the one with most time first. `by`
+        must include kind. The further columns:
         count, device_ns, average_device_ns, least_device_ns, most_device_ns.
         blocks_per_sm, occupancy: their means, weighted by the kernels' time.
         uses_tensor_cores: yes, no or unknown, as the kernels' names show; null for copies and fills.
 
-Columns that the source does not have are null.
+Values that the tool did not record are null.
 """
 
 from __future__ import annotations

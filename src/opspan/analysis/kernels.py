@@ -1,18 +1,17 @@
-"""Reads names of kernels: which kernels are collectives, and which use tensor cores. The patterns for names that
-vendors chose are data in this file.
+"""Reads names of kernels: which kernels are collectives, and which use tensor cores. The patterns are data below.
 
     with_facts(work) -> work with:
         is_communication (Boolean): whether the kernel is a collective.
         on_tensor_cores (Boolean): whether the kernel uses tensor cores; null if the name does not show it.
         rounds_to_tf32 (Boolean): whether the kernel rounds float32 products to tf32.
-    is_told(unknown, total) -> whether so little time is unknown that a share can be stated.
+    is_told(unknown, total) -> whether the unknown part of the time is small enough to state a share.
     product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it.
 
-Names are the only thing that every source has. Some sources have the full name, with template arguments. Names of
-products that Triton compiles do not show which instructions they use. A full name in C++ without a word for products
-belongs to a kernel that computes with ordinary units. A full name in C (a plain identifier, also in Triton) was chosen
-freely by the author of the kernel. So such a name is used only if it is of a known family, or has a word for something
-that is not a product. tests/data/tensor_cores_h100.json has the results of a card's own counters.
+Every tool records the names of kernels, and some record the full names, with template arguments. If a full name in C++
+has no word for a matrix product, the kernel uses ordinary units. A full name in C (a plain identifier, as in Triton) is
+chosen freely by the author of the kernel. So such a name decides only if it belongs to a known family, or has a word
+for something other than a product. Names of products that Triton compiles do not show which instructions they use.
+tests/data/tensor_cores_h100.json has what the hardware counters of an H100 showed.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ COMMUNICATION = (
 )
 
 # Kernels for AMD's matrix cores, which do not round float32. Tensile's names have the shape of the instruction
-# (Cijk_..._MI16x16x1_...), composable kernels have xdl, AMD's word for these units, and MIOpen's igemm has gtcx
-# (contraction on xdl). All products of ck_tile and aiter use them.
+# (Cijk_..._MI16x16x1_...). Names of composable kernels have xdl, AMD's word for these units. Names of MIOpen's igemm
+# have gtcx (contraction on xdl). All products of ck_tile and aiter use matrix cores.
 MATRIX_CORES = (
     r"^cijk_.*_mi[0-9]+x[0-9]+x",
     r"_xdl|mfma",
@@ -64,9 +63,9 @@ TENSOR_CORES = (
     r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
 )
-# Kernels that do not multiply on tensor cores, although their names have a word of TENSOR_CORES. They use ordinary
-# units (sm80_xmma_gemm_f32f32_..._ffma_...), or they prepare or sum up a product, or they are inductor's kernels
-# without products, which are named after their ops.
+# Kernels that do not multiply on tensor cores, although their names have a word of TENSOR_CORES. Some use ordinary
+# units (sm80_xmma_gemm_f32f32_..._ffma_...). Others only prepare or sum up a product. The last pattern is for
+# inductor's kernels without products, which are named after their ops.
 NO_TENSOR_CORES = (
     r"_ffma_|(^|[^a-z])simt([^a-z]|$)|mmasimt|universalfma",
     r"fmha_cutlass[fb]_(f32\w*_sm(50|70|75)|\w*_sm50)",
@@ -88,8 +87,8 @@ _AROUND = (
     r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
     r"permute|offset|pointer|norm|softmax|copy|index|prepare|workspace|repack",
 )
-# Patterns for names in C of kernels that do not compute products: names of MIOpen and of ROCm, and words for what else
-# kernels do.
+# Patterns for names in C of kernels that do not compute products: names of MIOpen and of ROCm, and words for other
+# tasks.
 ORDINARY_IN_C = (
     r"subtensorop|^im2d2col|^col2im|^__amd_rocclr_|^batched_transpose_",
     r"(^|_)(fill|memset|memcpy|transpose|cast|dropout|embedding|rotary|adamw?|sort)(_|$)",
@@ -136,7 +135,7 @@ def product_type(name: pl.Expr) -> pl.Expr:
 
 
 def with_facts(work: pl.DataFrame) -> pl.DataFrame:
-    """Adds the facts. Matches each distinct name only once."""
+    """Adds the columns that the module's docstring lists. Matches each distinct name only once."""
     names = rows_once(work, "name", "full_name").with_columns(_WHOLE)
     names = names.with_columns(on_tensor_cores=on_tensor_cores(_col("full_name"), _col("name")))
     is_on_cores = _col("on_tensor_cores").fill_null(value=False)

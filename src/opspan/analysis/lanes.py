@@ -1,7 +1,7 @@
 """Turns each cycle of a process into a lane (a separate rank) for the analysis, and lanes back into ranks for answers.
 
-in_lanes(parts) -> a function that computes the parts of an answer for each cycle, and puts them together.
-as_ranks(parts, lanes) -> the parts, with ranks in place of lanes. Rows of several lanes of one rank are put together.
+in_lanes(parts) -> a function that computes the parts of an answer (parts.py) for each cycle, and merges them.
+as_ranks(parts, lanes) -> the parts, with ranks instead of lanes. Rows of several lanes of one rank are merged.
 """
 
 from __future__ import annotations

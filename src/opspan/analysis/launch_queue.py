@@ -1,8 +1,8 @@
 """Finds the launches that had to wait for room in a full launch queue, and the work whose start made room.
 
-    rooms(calls, place, names, work, waits) -> joins (see path_graph) with the reason FOR_ROOM.
+    rooms(calls, place, names, work, waits) -> joins (waits of threads, see path_graph) with the reason FOR_ROOM.
 
-A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
+A driver keeps a limited number of launches whose work has not begun. If the queue is full, a launch does not return
 before the work of an earlier launch begins. The limit is not in a trace, but one can see when it was reached: while the
 host goes on launching, the number of launches whose work has not begun stays the same, and these launches take longer
 than others of the same name. If a queue was never full, its limit is unknown, and no limit is assumed.
@@ -27,16 +27,17 @@ _NEAR = 50  # a queue counts as full if its depth is at most a fiftieth below it
 _LEAST_DEPTH = 8
 _LONG = 4  # a launch is long if it takes more than 4 times the usual time of launches of its name
 _LEAST_WAITS = 8  # at least this many launches at a full queue must be long
-_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged.
-# Long launches must be 5 times as frequent at a full queue as elsewhere, because they have other causes, too.
+_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged
+# At a full queue, long launches must be 5 times as frequent as elsewhere, because there are other causes of long
+# launches.
 _MORE_OFTEN = 5
 
 
 def rooms(
     calls: pl.DataFrame, place: pl.Series, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the joins (waits of threads, see path_graph) for all full queues. `calls`, `place` and `work` come from
-    path_graph; `names` are the names of all calls. Calls in `waits` are left out because they have joins already."""
+    """Returns the joins for all full queues. `calls`, `place` and `work` come from path_graph; `names` are the names of
+    all calls. Calls in `waits` are left out, because they have joins already."""
     every = work.select(
         "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
     )
@@ -86,8 +87,8 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     usual = _usual(rows, is_full)
     if not _is_limit(returned - called, usual, is_full):
         return None
-    # `releases` has the work whose start made room for a launch. If the launch waited, this is the last work that began
-    # before the launch returned. Otherwise it is the work that was launched `limit` launches earlier.
+    # `releases` has the work whose start made room for each launch. If the launch waited, this is the last work that
+    # began before the launch returned. Otherwise it is the work that was launched `limit` launches earlier.
     done = np.minimum(called + usual, returned)
     last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]
     has_waited = is_full & (begun > 0) & (last > done)
@@ -102,7 +103,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
         target_ns=by["start_ns"],
         work=by["work"],
         other=pl.lit(NONE, dtype=pl.Int64),
-        # own_ns must be before time_ns, because a join cannot wait for itself
+        # own_ns (when the thread had nothing else left to do) must be before time_ns, the end of the join
         own_ns=pl.Series(np.minimum(done, returned - 1)),
     )
     return joins.filter(pl.Series(is_bounded)).select(_col(name).cast(dtype) for name, dtype in JOINS.items())

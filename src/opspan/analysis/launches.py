@@ -4,8 +4,8 @@
         calls.range (UInt32): row of the innermost range on the call's thread when the call began.
         work.call (UInt32): row of the call, which has the same process and correlation id. One call may launch many
             rows of work.
-        work.ambiguous (Boolean): whether several calls of the process have that id. Then work.call is the last of them
-            before the work.
+        work.ambiguous (Boolean): whether several calls of the process have that id. If so, work.call is the last of
+            these calls before the work.
         work.launch_range (UInt32): the range of the call; if there is no call, the range that the tool itself names.
         work.range (UInt32): the range that the work belongs to. This is launch_range, except for nodes of a CUDA graph
             whose creation is in the trace: such a node belongs to the range in which it was captured. The work of a
@@ -24,10 +24,10 @@ from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 from opspan.row_numbers import ROW_NUMBER
 
-# The chain from a node to its original goes from an instance of a graph to the graph, and then to the graphs that it is
-# a clone or a child of. Only damaged files have longer chains.
+# The most steps from a graph node to its first original. Nodes are copied when a graph is instantiated, cloned or
+# inserted as a child. Only damaged files have longer chains of copies.
 _MOST_HOPS = 16
-# The calls that launch a graph. With distinct names known, looking for them takes a tenth of the time of a search.
+# Names of the calls that launch a graph. Comparing complete names takes a tenth of the time of a text search.
 _GRAPH_LAUNCHES = (
     "cudaGraphLaunch",
     "cudaGraphLaunch_ptsz",
@@ -82,7 +82,7 @@ def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame)
 
 
 def _rows_of_ids(ranges: pl.DataFrame, work: pl.DataFrame, column: str) -> pl.Series | None:
-    """Returns the rows of the ranges whose ids are in the column; None if it has no ids."""
+    """Returns the rows of the ranges whose ids are in the column; None if the column has no ids."""
     if column not in work.columns or not work[column].count():
         return None
     rows = ranges.select(pl.col("id").alias(column), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
@@ -124,7 +124,7 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each created node: the columns _NODE, and `root`. `root` is the last node of the chain from
-    copy to original whose creation is in the trace. It is null if the chain is a ring."""
+    copy to original whose creation is in the trace. It is null if the chain is a ring or too long (_MOST_HOPS)."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")

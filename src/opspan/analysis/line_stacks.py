@@ -1,7 +1,7 @@
-"""Puts compiled kernels below the lines of the program that they were made from, in a tree of functions and ranges.
+"""Puts compiled kernels below the source lines that they were generated from, in a tree of functions and ranges.
 
     lines = LineStacks(trace)
-    lines.calls(rows) -> for each row of a tree, the number of its stacks, or null
+    lines.calls(rows) -> for each row of a tree, the id of its set of stacks, or null if its stacks are unknown
     lines.below(rows, times) -> the tree of merged rows, in which kernels are below their lines
 
     ## Call CompiledFxGraph None ##           ## Call CompiledFxGraph None ##
@@ -10,11 +10,12 @@
                                                   model.py(4): forward
                                                       triton_poi_fused_add_0  4 ns
 
-A kernel is there once for each stack of its lines, with all rows inside it. Its times are divided as in the table by
-line (source_lines.py): into equal parts for its lines, and the part of a line into equal parts for the stacks that end
-in it. Sums over all rows stay as they are. Rows without known lines, or with uncertain ones, stay where they are.
+The tree has a copy of a kernel, with all rows inside it, for each stack that ends in one of the kernel's lines. Times
+are divided as in the table by line (source_lines.py): into equal parts for the kernel's lines, and the part of a line
+into equal parts for the stacks that end in it. So the sums over all rows do not change. Rows whose lines are unknown or
+uncertain stay where they are.
 
-Equal rows are merged first: a trace has a million kernels, but few different ones.
+Equal rows are merged first, because a trace may have a million kernels, but only few different ones.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _MOST_STACKS = 1_000  # a kernel with more stacks stays where it is
 
 
 class LineStacks:
-    """The stacks of all calls of kernels, as nodes of one tree. Calls with the same stacks have one number."""
+    """The stacks of the source lines of compiled kernels, as nodes of one tree. Each different set of stacks has an id,
+    `call`."""
 
     def __init__(self, trace: Tables) -> None:
         self._names: list[str] = []
@@ -77,9 +79,9 @@ class LineStacks:
         return node
 
     def calls(self, rows: pl.DataFrame) -> pl.Series:
-        """Returns for each row the number of its stacks, or null. The rows are those of the functions, of the ranges,
-        and others. If they have `work`, it is the row of work that a row stands for. A function has the stacks of the
-        range that it runs in."""
+        """Returns the id of each row's set of stacks, or null. `rows` has the rows of the table functions, then those
+        of the table ranges, then other rows. An optional column `work` has the row of the table work that a row stands
+        for. A function has the stacks of the range that it runs in."""
         none = pl.Series([None], dtype=pl.Int64)
         rest = rows.height - self._before - len(self._of_ranges)
         call = pl.concat([none.new_from_index(0, self._before), self._of_ranges, none.new_from_index(0, rest)])
@@ -92,9 +94,9 @@ class LineStacks:
         return call.alias("call")
 
     def below(self, rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
-        """Returns row, parent, depth, root, frame, the columns that `rows` have of kind and count, and the times. The
-        rows have the columns that `levels` needs, call, times and maybe kind and count. Functions that are added have
-        the kind FUNCTION, no time, and a count of 0: how often they ran is not known."""
+        """Returns the tree: row, parent, depth, root, frame and `times`, and also kind and count if `rows` has them.
+        `rows` must have call, `times` and the columns that `levels` needs. Added functions have the kind FUNCTION, and
+        0 as time and count, because it is unknown how often they ran."""
         keys = [name for name in ("frame", "kind", "call") if name in rows.columns]
         sums = [name for name in (*times, "count") if name in rows.columns]
         merged = list(levels(rows, [_col(sums).sum()], keys))
@@ -104,8 +106,8 @@ class LineStacks:
 
     def _moved(self, rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         call, parent = rows["call"], rows["parent"]
-        outside = nearest(rows, call.is_null()).gather(parent)  # the nearest row around it that stays where it is
-        is_inside = (call == call.gather(parent)).fill_null(value=False)  # of the same kernel as the row around it
+        outside = nearest(rows, call.is_null()).gather(parent)  # the nearest row around each row that is not moved
+        is_inside = (call == call.gather(parent)).fill_null(value=False)  # whether the parent has the same stacks
         rows = rows.with_columns(parent.zip_with(is_inside, outside).alias("parent"), is_inside=is_inside)
         still, moving = rows.filter(_col("call").is_null()), rows.filter(_col("call").is_not_null())
         copies = _numbered(self._copies(moving, times), rows.height)
@@ -126,7 +128,8 @@ class LineStacks:
         return both.rename({"at": "row"}).with_columns(depths(both["parent"]).alias("depth"))
 
     def _copies(self, moving: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
-        """Returns a row for each stack of each row: its innermost function as `node`, and the number of the copy."""
+        """Returns a copy of each row for each of its stacks. Adds `node`, the innermost function of the stack, and
+        `copy`, the number of the copy."""
         lists = self._stacks.group_by("call", maintain_order=True).agg(keys=_col("line").unique(maintain_order=True))
         by_line = divided(_look_up(moving, lists, ["call"]), times)
         stacks = self._stacks.group_by("call", key="line", maintain_order=True).agg(keys=_col("stack"))
@@ -136,15 +139,16 @@ class LineStacks:
 
 
 def _numbered(copies: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Adds `at`, the row that each copy becomes. The first copy takes the place of its row; others come after all."""
+    """Adds `at`, the row number of each copy in the new tree. The first copy keeps the number of its row; the numbers
+    of further copies follow after all rows."""
     is_first = _col("copy") == 0
     more = pl.when(is_first).then(0).otherwise(1).cum_sum() + count - 1
     return copies.with_columns(at=pl.when(is_first).then("row").otherwise(more).cast(ROW_NUMBER))
 
 
 def _functions(copies: pl.DataFrame, tree: pl.DataFrame, first: int) -> pl.DataFrame:
-    """Returns the functions to add below each row that stays where it is: at (the row that it becomes), parent,
-    frame, root, outside (the row that stays) and node."""
+    """Returns the functions to add between kernels and the nearest row around them that stays in the tree. Columns: at
+    and parent (row numbers in the new tree), frame, root, outside (the row that stays) and node."""
     level = copies.select("node", "root", outside="parent").unique(maintain_order=True)
     levels = []
     while level.height:

@@ -1,9 +1,9 @@
-"""Finds the collectives in which ranks wait for each other. In these, the trace has the kernel of each rank, and all of
-the kernels began before any of them ended.
+"""Finds the collectives in which ranks wait for each other: the trace has kernels of several ranks, and all of these
+kernels began before any of them ended.
 
     meetings(collectives, work) -> Meetings.
 
-When the graph of `path` is replayed, such a collective goes on once its last kernel has begun.
+When the graph of `path` is replayed, each kernel of such a collective waits until the last one has begun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _col = pl.col
 
 
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
-    """Returns the meetings. `collectives` comes from Analysis, `work` from the graph."""
+    """Returns the meetings. `collectives` comes from Analysis, `work` from Analysis.path_graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
     # If a collective has several kernels on a rank, only the kernel that ends last counts, because it is unknown which
     # kernel waits.

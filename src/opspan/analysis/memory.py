@@ -1,11 +1,11 @@
 """Adds to ranges the memory that was allocated while they lasted, minus what was freed.
 
     memory(ranges, events) -> ranges with:
-        cpu_memory, device_memory (Int64): the change in bytes while the range lasted, on any thread.
+        cpu_memory, device_memory (Int64): the change in bytes while the range lasted, on all threads of the process.
         self_cpu_memory, self_device_memory (Int64): the range's change in bytes, minus the changes of its children.
 
-This is how torch.profiler counts: if two ranges of a process are open at the same time, both count what was allocated
-then. Ranges must be nested (`nest`) first.
+This is how torch.profiler counts. If two ranges of a process are open at the same time, both count the memory that is
+allocated during that time. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
     """Returns, for each stretch of time, the sums of the changes from its start to its end (inclusive); 0 if start or
-    end is null. `of` has the number of each stretch's process, as in the column `of` of `changed`. It is None if there
+    end is null. `of` has the number of each stretch's process, like the column `of` of `changed`. `of` is None if there
     is only one process."""
     if of is None:
         of = pl.zeros(len(start_ns), dtype=ROW_NUMBER, eager=True)
