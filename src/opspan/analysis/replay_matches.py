@@ -49,10 +49,10 @@ class Launched(NamedTuple):
 class LaunchList(NamedTuple):
     """The captured launches of one thread of a recording, for one batch size.
 
-        first: the row of the first launch.
-        names: a letter for the name of each launch, NO_NAME if it is unknown.
-        kinds: a letter for the kind of each launch.
-        captures: the first row of each capture and its number of rows, in order.
+    first: the row of the first launch.
+    names: a letter for the name of each launch, NO_NAME if it is unknown.
+    kinds: a letter for the kind of each launch.
+    captures: the first row of each capture and its number of rows, in order.
     """
 
     first: int
