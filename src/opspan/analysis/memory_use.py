@@ -34,8 +34,8 @@ from opspan.analysis.spans import DEVICE
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
 SELF_SUMS, SELF_COUNTED = (tuple(f"self_{name}" for name in names) for names in (SUMS, COUNTED))
-# Events have positions from 0 on. A block that was allocated before the first event has the position _BEFORE. A block
-# that was never freed has the free position _NEVER.
+# Events are numbered from 0, in order of time. A block that was allocated before the first event counts as allocated at
+# _BEFORE. A block that is never freed counts as freed at _NEVER.
 _BEFORE, _NEVER = -1, 2**32
 _col = pl.col
 
@@ -94,9 +94,9 @@ def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row before the first event of each device. `known` has the bytes of the blocks that are freed later
-    without an allocation. `unpaired` has the bytes that must have been in use so that the running sum of unpaired bytes
-    never gets negative."""
+    """Returns a row before the first event of each device, with the bytes that must have been in use then. `known`: the
+    blocks that are freed later, but whose allocation is not in the trace. `unpaired`: the fewest bytes with which the
+    running sum of unpaired bytes never gets negative."""
     lowest = _col("unpaired").cum_sum().min()
     first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
@@ -134,8 +134,8 @@ def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each allocation and free, in order of time. `range` is the innermost range around the event,
-    and the columns COUNTED have the event's numbers."""
+    """Returns a row for each allocation and free, in order of time. `range` is the innermost range around the event.
+    The columns COUNTED have the event's bytes and counts, ready to be summed."""
     rows = in_order(events)
     is_alloc = _col("event") == "alloc"
     return rows.select(

@@ -25,7 +25,7 @@ MOST_APART_NS = 1_000_000
 # If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name align
 # them.
 LEAST_PAIRS = 8
-# Two ranges of one name may begin this far apart and still be the same range, even if all pairs agree better than that.
+# Two ranges of one name may begin this far apart and still be the same range, even if the other pairs differ by less.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -34,7 +34,7 @@ _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["devi
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the times of the other trace were moved to the clock of the first trace."""
+    """States how the times of the other trace were moved to the clock of the first trace."""
 
     # ranges (aligned by ranges that both tools recorded), clock (both tools read the same clock) or UTC (both files
     # have UTC times)
@@ -57,7 +57,8 @@ def merge(one: Tables, other: Tables) -> Tables:
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
-    # without work in `other`, its calls must not match the work of `one` by their correlation ids
+    # If a trace has no work, correlation ids of its calls could match the other trace's work by accident. They are
+    # removed.
     if not other.work.height:
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
@@ -138,9 +139,8 @@ def _known_ranges(ranges: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """Pairs ranges in order: the first range of a name and thread with the first of the other trace, and so on. Names
-    and threads whose number of ranges differs are left out. Returns `one` and `other` (the ids of the two ranges),
-    apart_ns, and the times of the two ranges."""
+    """Pairs the n-th ranges of each name and thread, if both traces have the same number of ranges of this name on this
+    thread. Returns `one` and `other` (the ids of the two ranges), apart_ns, and the times of the two ranges."""
     joined = _known_ranges(first).join(_known_ranges(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NO_PHASE = "other"
 IN_PHASES = (*PHASES.categories, NO_PHASE)
-_DEEPEST = 100  # parts of a module's name; only damaged files have more
+_DEEPEST = 100  # the most parts of a module's name; only damaged files have more
 _MEASURES = ("cpu_ns", "device_ns")
 _col = pl.col
 
@@ -82,7 +82,7 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tree(modules: Iterable[str]) -> pl.DataFrame:
-    """Returns the modules and the modules around them, each after its parent."""
+    """Returns a row for each module and each module around it. A module comes after its parent."""
     rows: dict[str, tuple[str, int | None]] = {}
     place: dict[str, int] = {}
     for module in modules:

@@ -87,7 +87,7 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
 
 def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns a span from each pre_forward to the next post_forward of the same module and thread. Leaves out spans
-    inside a range of kind module that is of the same module."""
+    that are inside a range of kind module for the same module."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():
         return ranges.clear().select(*_THREAD, "start_ns", "end_ns", "is_async", module="name")
@@ -118,9 +118,9 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
-    """Returns, for each span, whether the innermost range of a module around its start is of the same module. FSDP
-    names a module from the module that it shards, not from the whole model. So the span's name is only the end of the
-    range's name."""
+    """Returns, for each span, whether the innermost range of a module around its start is of the same module. FSDP's
+    names begin at the module that it shards, not at the whole model. So the span's name is only the end of the range's
+    name."""
     around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
     full_name = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")

@@ -21,8 +21,8 @@ from opspan.element_types import FLOAT, INT64, NO_TENSOR, TENSOR_LIST, ElementTy
 UNKNOWN = (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError)
 
 ASSUMED = FLOAT
-# Types of outputs. SUM: int64 for a sum of integers, otherwise the type that the op computes in. MEAN: that type, but
-# at least float32.
+# Types of outputs. SUM: the type that the op computes in, but int64 for integers. MEAN: the type that the op computes
+# in, but at least float32.
 SUM, MEAN = "sum", "mean"
 Sizes = Sequence[Any]  # for each argument, a list of integers; for a list of tensors, a list of such lists
 Values = Sequence[Any]
@@ -100,7 +100,7 @@ class _Types:
 
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
-            return bool(self.sizes[at])  # without dimensions it may be a scalar
+            return bool(self.sizes[at])  # an argument without dimensions may be a scalar
         # For scalars, torch may also write the name of a type, such as Double. Only tensors have dimensions.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 

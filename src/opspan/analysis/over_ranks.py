@@ -1,4 +1,5 @@
 """Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
+A *place* is a device of a process, or a process if devices are unknown.
 
     matched(rows) -> a row for each of `rows`, in order:
         number (Int64): number of the row among the rows of the same group, kind and place, from 0; null if its start is
@@ -17,8 +18,7 @@
             at other times: the rows that would match do not overlap in time.
             unknown: its start or its kind is unknown.
 
-`rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
-three ways:
+`rows` come from `collectives`. Rows of one group are matched in one of three ways:
 
 - By torch's sequence number, if all rows of the group have one. Sends and receives are not matched by it, because each
   rank counts its own.
@@ -45,7 +45,7 @@ _SIDES = ("send", "recv", "send_recv")
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-# with the shift that the clocks decide for, ends of collectives agree this many times better than with any other
+# The clocks decide for a shift only if it makes the ends of collectives agree this many times better than any other.
 _NEARER = 3
 
 
@@ -64,8 +64,8 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
 
 
 def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches each cycle of the profiler's schedule separately: counts begin anew in each, and ranks wait only within
-    one."""
+    """Matches each cycle of the profiler's schedule separately, because counts start again in each cycle, and ranks do
+    not wait for each other across cycles."""
     at = rows.select(COLUMN).with_row_index("row")
     parts, first = [], 0
     for some in at.partition_by(COLUMN, maintain_order=True):

@@ -29,8 +29,8 @@ _OPENING = 16  # the most names that an opening has
 # The first names of the opening may be missing, because they may belong to the end of a loop. At least this many of its
 # last names must come in order.
 _LEAST = 4
-_AS_MUCH = 0.9  # from the opening on, a step must have at least this share of a usual step's number of ranges
-_MANY = 0.5  # ranges before the opening are more than logging if there are at least this share of a usual step's number
+_AS_MUCH = 0.9  # from the opening on, a step must have at least this share of the usual number of ranges
+_MANY = 0.5  # if at least this share of the usual number of ranges comes before the opening, it is not just logging
 
 
 def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
@@ -95,7 +95,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_other(places: pl.DataFrame, rows: pl.DataFrame, ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns, for each step, whether the ranges before the opening are not a part of the step."""
+    """Returns, for each row of `places`, whether the ranges before the opening are not a part of the step."""
     before = rows.join(places, on="stretch").filter(_col("start_ns") < _col("own_ns"))
     own = before.group_by("stretch").agg(_col("is_own").any())
     facts = places.join(own, on="stretch", how="left", maintain_order="left")

@@ -121,7 +121,8 @@ def walk(graph: Graph) -> Walk:
             if join == NONE:
                 stretches.append((thread, process, begin, at))
                 break
-            # the launch queue was full until this work began; the work waited for other work, or for its launch
+            # A launch waited until this work began. The path goes on with what this work waited for: other work, or its
+            # own launch.
             if what[join] == FOR_ROOM:
                 first = int(of_work[join])
                 node = before[first]

@@ -60,8 +60,7 @@ def _at_moments(path: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
 def _on_threads(
     path: pl.DataFrame, trace: Tables, waits: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the path with its threads, and the spans that cut it. The spans are ranges first, calls next, waits
-    last."""
+    """Returns the path with its threads, and the spans that cut it, in this order: ranges, calls, waits."""
     ranges = openings(trace.ranges)
     others = [
         rows.select(

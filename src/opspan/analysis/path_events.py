@@ -154,9 +154,9 @@ def _last(
     by: tuple[str, ...],
     strategy: Literal["backward", "forward"] = "backward",
 ) -> pl.Series:
-    """Returns, for each row, the column `value` of the last row of `known` that is not later than it. With the strategy
-    `forward`, it is the first row that is not earlier. Only rows with equal values in the columns `by` count; without
-    such a row the result is null. `known` is sorted by `time`."""
+    """Returns, for each row, the `value` of the last row of `known` whose `time` is not after the row's `at`. With the
+    strategy `forward`, it is the first row of `known` whose `time` is not before `at`. Only rows of `known` with the
+    row's values in the columns `by` count; without one, the result is null. `known` is sorted by `time`."""
     if not rows.height or not known.height:
         return pl.Series(value, [None] * rows.height, dtype=known.schema[value])
     if len(by) == 1:

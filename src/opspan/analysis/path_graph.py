@@ -207,8 +207,8 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
 
 
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the edges: all pairs of work and other work that it waited for. Also returns, for each row of work, which
-    of this other work ended last."""
+    """Returns the edges: pairs of `work` and the work `before` that it waited for. Also returns, for each row of work,
+    the `before` that ended last."""
     rows = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
     in_order = _before_on_stream(rows)
     edges = rows.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
@@ -252,7 +252,7 @@ def _before_on_stream(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
-        # On most streams, work begins only after the previous work has ended. So there is nothing to sort.
+        # On most streams, each piece of work begins after the one before it has ended, so there is nothing to sort.
         if (start[mine[1:]] >= end[mine[:-1]]).all():
             before[mine[1:]] = mine[:-1]
             continue

@@ -48,8 +48,8 @@ def _with_type(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Returns whether there is one scale, or one for each row. Packed types have a scale for each block, so the type is
-    not packed then."""
+    """Returns whether there is one scale, or one for each row. This excludes packed types, which have a scale for each
+    block."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 

@@ -82,7 +82,7 @@ def grouped_out(sizes: Sizes, _: Values) -> list[OutputSize]:
 
 
 def for_each(value: list[int], dimensions: int) -> list[int]:
-    """Returns one value for each dimension. A list with a single value has the value of all dimensions."""
+    """Returns a value for each dimension. A single value in the list counts for all dimensions."""
     return list(value) * dimensions if len(value) == 1 else list(value)
 
 
@@ -227,7 +227,7 @@ def transform(per_point: float, last: int | None = None) -> Formula:
 def transform_out(last: int | None = None, of_real: bool = False) -> Writes:
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = list(sizes[0])
-        # Sizes are counted in elements of the input's type: a complex element is two real ones.
+        # Outputs are counted in elements of the input's type. A complex element counts as two real ones.
         if last is not None:
             own[values[1][-1]] = values[last]
             return [(prod(own) / 2, None)]

@@ -292,7 +292,7 @@ def _of_work(
     is_fused = _is_fused(work["name"], index) & is_kernel
     of_range = kernels.gather(own)
     # A library's kernel is found by the range that launched it, because the compiler does not know the kernel's name. A
-    # compiled kernel is found by its own name, unless the range is a call of this kernel.
+    # compiled kernel is found by its own name, unless it belongs to a range that is a call of this kernel.
     by_range = is_kernel & of_range.is_not_null() & (~is_fused | (of_range == name).fill_null(value=False))
     found = of_items.gather(own).zip_with(by_range, pl.Series([None], dtype=pl.Int64))
     items = pl.DataFrame({"kernel": name, "in": inside.gather(work["range"])}).with_columns(

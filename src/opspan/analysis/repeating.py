@@ -36,7 +36,7 @@ _REGULAR = 0.75
 # a regular turn has at least this share of its kernels at the same positions as the turn before or after it
 _SAME = 0.9
 _SHARE = 0.5  # the turns of a pattern must cover at least this share of the device's busy time
-# a period explains a run if at most this share of the kernels do not fit it; longer periods need not be tried
+# a period explains a run if at most this share of the kernels does not fit it
 _UNEXPLAINED = 1 / 200
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # a marker may have these numbers of kernels
 # The period is looked for in this many kernels, in the middle of the run. After that, its turns are looked for in the
@@ -204,7 +204,7 @@ def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
 
 
 def _places(markers: pl.Series) -> Iterator[Numbers]:
-    """Yields positions of a marker for each period: of the marker that comes again after this period most often."""
+    """Yields, for each period, the positions of one marker: the one that comes again after this period most often."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
     gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))
@@ -260,8 +260,8 @@ def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Tu
     some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
-    # In an irregular turn, kernels are missing or additional. If they come before the new start, it is found by
-    # counting back from the end of the turn; if they come after it, by counting ahead from its start.
+    # In an irregular turn, kernels are missing or additional. If this is before the new start, the new start is found
+    # by counting back from the end of the turn, otherwise by counting ahead from its beginning.
     ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
     few = np.arange(min(_TOLD_BY, turns.period - later))
     places = ahead[:, None] + few

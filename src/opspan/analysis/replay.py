@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Weights:
-    """The factors by which times change: how long each kernel or copy took, how long it was delayed, and times of
+    """The factors by which times change: how long each kernel or copy took, how long it was delayed, and times of an
     unknown kind. A single number is the factor for all work."""
 
     took: npt.NDArray[np.float64] | float
@@ -128,8 +128,8 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns, for each row of work, the number of its collective (`meeting`). tail_ns is how long the work goes on
-    after the kernels of all ranks have begun."""
+    """Returns two columns for the rows of work. `meeting`: the number of the collective. `tail_ns`: how long the work
+    goes on after the kernels of all ranks have begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts

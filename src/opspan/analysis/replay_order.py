@@ -39,7 +39,7 @@ class Order:
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
     joins: Ints  # numbers of joins; each join comes after all joins that it waited for
-    work_between: Ints  # for each of `joins`: how many pieces of work begin after the join before it and before it
+    work_between: Ints  # for each of `joins`: how many pieces of work begin between the previous join and this one
 
 
 def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, joins: pl.DataFrame) -> Order:
@@ -54,7 +54,7 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
     until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
-    # A join for room in the launch queue ends when work begins, at the same time. This work must come before the join.
+    # A wait for room in the launch queue ends at the moment when work begins. This work must come before the join.
     made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
     until = np.maximum.accumulate(np.maximum(until, made_room))
     return Order(

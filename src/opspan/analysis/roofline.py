@@ -133,8 +133,8 @@ def _rate(
 
 
 def _drop_impossible(known: pl.DataFrame) -> pl.DataFrame:
-    """Removes least times that are longer than the measured time, because no op is faster than its device allows. In
-    these cases, the type or the cost is wrong, or a cache had some of the bytes."""
+    """Sets compute_ns or memory_ns to null if it is longer than the measured time, because no op is faster than its
+    device allows. If it is longer, the type or the cost is wrong, or a cache had some of the bytes."""
     beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}
     ran = _col("time_ns") > 0
     known = known.with_columns(

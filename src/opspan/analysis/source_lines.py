@@ -35,8 +35,8 @@ UNKNOWN, UNCERTAIN = "(unknown)", "(ambiguous)"
 LINE, SOURCE_OP = "line", "source_op"
 _col = pl.col
 _OPS = ("op", "backward", "engine")
-# A frame such as model.py(12): forward; and files that are not the program's own, because they only carry out what a
-# line of the program called.
+# _FRAME matches a frame such as model.py(12): forward. _NOT_PROGRAM matches files that are not the program's own: their
+# functions only carry out what a line of the program called.
 _FRAME = r"^([^<].*)\((\d+)\): (.*)$"
 _NOT_PROGRAM = r"(?:^|[/\\])(?:torch|triton|functorch)[/\\]|torchinductor_"
 SEPARATOR = "; "
@@ -163,9 +163,9 @@ def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFr
 
 
 def divided(rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
-    """Returns, for each row, one row for each text in its list `keys`: `key`, and an equal part of the row's times.
-    Nanoseconds that cannot be divided go to the first keys. They are counted over all rows with the same list, so the
-    parts of a key add up to its part of the sum of these rows."""
+    """Returns a row for each text in each row's list `keys`: `key`, and an equal part of the row's times. Nanoseconds
+    that are left over go to the first keys. Rows with the same list are divided as if they were one row, so the parts
+    of a key add up to its part of their sum."""
     until = [_col(time).fill_null(0).cum_sum().over("keys").alias(f"until {time}") for time in times]
     rows = rows.with_columns(*until, parts=_col("keys").list.len().cast(pl.Int64))
     rows = rows.with_columns(place=pl.int_ranges(_col("parts"))).explode("keys", "place")

@@ -12,9 +12,9 @@ counts as launched when it began. Work must be attributed (`launches`) first.
 An outlier is a step that took long until it was done. A step that is long only on the host does not count: a host that
 runs ahead of its device has to wait when the launch queue is full, which does not make the run longer.
 
-If the step before was done when a step began, devices had nothing left to do. The time of this step includes the host's
-time until its first launch, while in other steps devices still run earlier work. So this step is an outlier only if it
-was long on the host, too.
+If devices are idle when a step begins, its time includes the host's time until its first launch. In other steps,
+devices run earlier work in that time. So a step that begins with idle devices is an outlier only if it was long on the
+host, too.
 """
 
 from __future__ import annotations
