@@ -53,9 +53,10 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
     """Returns the spans with the times when devices worked on them. If no device was used, the spans stay as they are.
 
     A span ends with the last work that the host began in it, but not before the host left it. It begins when the host
-    entered it, so idle time between spans counts, too. If devices still ran earlier work at that time, the span begins
-    when this work was done, or with the span's own first work if that began earlier. Work that the host began between
-    two spans is in neither span. In each process, only the time from the first to the last work of all spans counts.
+    entered it, so idle time between spans counts, too. If devices still ran earlier work when the host entered it, the
+    span begins later: when this work was done, or with the span's own first work if that began before. Work that the
+    host began between two spans is in neither span. In each process, only the time from the first to the last work of
+    all spans counts.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))

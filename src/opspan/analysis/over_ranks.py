@@ -121,9 +121,8 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Returns whether rows without a group's name belong to several groups, so that their matches are wrong. This is so
-    if more than one in ten of their collectives ended on one device before they began on another device of the same
-    file."""
+    """Returns whether rows without a group's name belong to several groups: more than one in ten of their matches are
+    wrong. A match is wrong if it ended on one device before it began on another device of the same file."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()

@@ -10,7 +10,7 @@ and from times.
     last_ended(rows, work, by) -> for each row, the work that ended last before it.
 
 wait_call_edges assumes: a call tells a stream to wait. The next work that the thread of the call launches is the work
-that waits. It waits for the work that was launched last on another stream.
+that waits. It waits for the work that was launched last on another stream before the call.
 
 timing_edges assumes that work waited for other work of its process if three things are true: it was launched early, its
 stream was free, and it begins within CLOSE of the end of the other work.

@@ -3,10 +3,9 @@
     of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown.
     parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM").
 
-If a device is not in the table and the user does not give its peaks, no share of a peak is computed. If the file shows
-that a device is only a part of a card (a slice of MIG, a partition), it has a share of the card's multiprocessors. Its
-peak of operations is the same share of the card's peak. The bandwidth of a part is unknown because files do not have
-it.
+If a device is not in the table and the user does not give its peaks, no share of a peak is computed. A device may be
+only a part of a card (a slice of MIG, a partition). Its peak of operations is the card's peak times its share of the
+card's multiprocessors. The bandwidth of a part is unknown because files do not have it.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ A *turn* is one repetition of a pattern. It may be a step, a layer or a part of 
 
 Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a sequence of a
 few kernels, that mostly comes again after the same number of kernels. This number is the *period*. A turn goes from one
-marker to the next. It is *regular* if it has as many kernels as the period, and nine in ten of its kernels are at the
-same positions as in the turn before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
+marker to the next. It is *regular* if it has as many kernels as the period, and is like the turn before or after it:
+nine in ten kernels are at the same positions. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Tu
     some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
-    # In an irregular turn, kernels are missing or additional. If this is before the new start, the new start is found
-    # by counting back from the end of the turn, otherwise by counting ahead from its beginning.
+    # Irregular turns have missing or additional kernels. If these come after the new start, it is found by counting
+    # from the old start (`ahead`), otherwise by counting back from the end of the turn (`back`).
     ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
     few = np.arange(min(_TOLD_BY, turns.period - later))
     places = ahead[:, None] + few

@@ -1,5 +1,5 @@
-"""Computes when work and processes would start and end if some times changed, by going through the graph of `path` from
-the start forward (a replay).
+"""Replays the graph of `path` from the start forward: computes when work and processes would start and end if some
+times changed.
 
     replay(weights, host, graph, is_free, meetings) -> Replay.
     Weights: the factors by which the times and delays of work change.

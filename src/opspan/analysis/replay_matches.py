@@ -14,8 +14,8 @@
         places: all rows that `first` might be. If the batch size is known, only places that were captured for it.
         is_named: whether names were compared, and not only kinds.
 
-Work is compared by its name. If a recording of captures has no names (CUDA's captured launches may lack them), a replay
-fits only a whole capture, by the kinds of its work, and `how` is never "unique".
+Work is compared by its name. CUDA's captured launches may lack names. A replay fits these only as a whole capture, by
+the kinds of its work, and `how` is never "unique".
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def safe(frame: pl.Expr) -> pl.Expr:
 
 def with_functions(trace: Tables) -> pl.DataFrame:
     """Returns functions and ranges in one tree. The trace must have gone through `attribute`. A range may begin in a
-    function and end after this function, as a range does that its own `__enter__` opens. The function is cut at the
-    start of the range, because the range would be outside the tree otherwise."""
+    function and end after the function, for example if the range's `__enter__` was recorded as a function. The function
+    is cut at the start of the range, because the range would be outside the tree otherwise."""
     ranges, calls = without_added("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)
     spans = calls.select(_SPAN).with_columns(_col("end_ns").fill_null(end_ns))
