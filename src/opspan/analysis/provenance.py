@@ -55,7 +55,7 @@ class Matches(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What is known about the kernels that were launched in one call of a graph. It decides which graph was called."""
+    """Facts about the kernels that were launched in one call of a graph. They decide which graph was called."""
 
     rank: int
     key: str | None  # None: the kernels are not in the call of a graph

@@ -147,7 +147,7 @@ def _predict(
         after = joins[next_]
         is_tail = (after["thread"] == on["thread"]) & after["is_last"] & (after["target_ns"] <= on["time_ns"])
         is_tail &= after["time_ns"] >= on["time_ns"]
-        # the wait of the next join is over by now, so the thread is as late as after this join
+        # the wait of the next join is already over at this moment, so the thread is as late as after that join
         tail = shift[next_] + clock
         hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
 
