@@ -1,8 +1,8 @@
 """Computes the memory in use over time, which ranges allocated it, and which blocks existed at the peak.
 
-    curve(events, counters) -> a row for each allocation and free, in order of time, and one row before the first event
-    of each rank, process and device: rank, pid, device_id, time_ns.
-        row (UInt32): row of the event in the table memory; null for the state before the first event.
+    curve(events, counters) -> a row for each allocation and free, in order of time, and for each rank, process and
+        device one row before its first event: rank, pid, device_id, time_ns.
+        row (UInt32): row of the event in the table memory; null for the row before the first event.
         allocated_bytes (Int64): bytes of the blocks that existed after the event.
         total_bytes (Int64): bytes in use after the event, as recorded by the tool.
         reserved_bytes (Int64): bytes that torch's allocator held, by the last record of the tool.
@@ -17,7 +17,7 @@
     at_peak(ranges, events) -> the blocks that existed at the peaks, the largest first:
         rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid.
         range (UInt32): the innermost range that was open on the thread when it allocated the block.
-        name, module, phase: those of that range, if ranges have these columns.
+        name, module, phase: those of the range, if `ranges` has these columns.
 
 The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest`) first.
 """
@@ -34,7 +34,8 @@ from opspan.analysis.spans import DEVICE
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
 SELF_SUMS, SELF_COUNTED = (tuple(f"self_{name}" for name in names) for names in (SUMS, COUNTED))
-# The position that an allocation before the first event gets, and the position that a missing free gets.
+# Events are numbered from 0, in order of time. A block that was allocated before the first event counts as allocated at
+# _BEFORE. A block that is never freed counts as freed at _NEVER.
 _BEFORE, _NEVER = -1, 2**32
 _col = pl.col
 
@@ -42,8 +43,8 @@ _col = pl.col
 def curve(
     events: pl.DataFrame, counters: pl.DataFrame | None = None, blocks: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Returns the curve. `events` is the table memory, `counters` the table counters, which has the reserved bytes,
-    `blocks` the result of `allocations`, if the caller has it."""
+    """Returns the curve. `events` is the table memory. `counters` is the table counters, which has the reserved bytes.
+    `blocks` is the result of `allocations`; pass it to save computing it again."""
     return _curve(events, allocations(events) if blocks is None else blocks, counters)
 
 
@@ -52,8 +53,8 @@ def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.Data
 
 
 def of_peaks(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns the blocks of the highest peak of each process and device (the first of equal peaks). `blocks` are
-    results of `at_peak` for several stretches of time."""
+    """Keeps the blocks of the highest peak of each process and device (the first of equal peaks). `blocks` are results
+    of `at_peak` for several stretches of time."""
     blocks = blocks.filter(_col("peak_bytes") == _col("peak_bytes").max().over(DEVICE))
     return blocks.filter(_col("peak_ns") == _col("peak_ns").min().over(DEVICE))
 
@@ -76,8 +77,9 @@ def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | 
 
 
 def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns by how many bytes each event changed the memory in use. The bytes are in the column `unpaired` for events
-    that cannot be paired, otherwise in `known`."""
+    """Returns by how many bytes each event changed the memory in use. The column `unpaired` has the bytes of events
+    without an address, whose allocation and free cannot be paired. The column `known` has the bytes of all other
+    events."""
     known, unpaired = (blocks.filter(_col("address").is_null() == is_null) for is_null in (False, True))
     changes = pl.concat(
         [
@@ -92,9 +94,9 @@ def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row before the first event of each device. `known` has the bytes of the blocks that are freed later
-    without an allocation. `unpaired` is the smallest number with which the sum of unpaired bytes never gets
-    negative."""
+    """Returns a row before the first event of each device, with the bytes that must have been in use then. `known`: the
+    blocks that are freed later, but whose allocation is not in the trace. `unpaired`: the fewest bytes with which the
+    running sum of unpaired bytes never gets negative."""
     lowest = _col("unpaired").cum_sum().min()
     first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
@@ -132,7 +134,8 @@ def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each allocation and free in order of time: the columns COUNTED, and the innermost `range`."""
+    """Returns a row for each allocation and free, in order of time. `range` is the innermost range around the event.
+    The columns COUNTED have the event's bytes and counts, ready to be summed."""
     rows = in_order(events)
     is_alloc = _col("event") == "alloc"
     return rows.select(
@@ -147,9 +150,10 @@ def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns sums of COUNTED for each key and each name of a range. The columns self_* are sums over the ranges
-    themselves, the others include all ranges inside. A range inside another range of its name counts once. `own` has
-    COUNTED for each key and `range`. Outside of ranges, `range` and the name are null."""
+    """Returns sums of the columns COUNTED for each name of a range, separately for each value of `keys`. The columns
+    self_* are sums over the ranges themselves; the columns without self_ include all ranges inside. A range inside
+    another range of its name counts once. `own` has the columns `keys`, `range` and COUNTED. Outside of ranges, `range`
+    and the name are null."""
     parts = [
         _add_name(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
         _add_name(own.filter(_col("range").is_null()), ranges),
@@ -163,14 +167,14 @@ def _add_name(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns rows like those of `own` for the outermost range of each name, with the sums of the range and of all
-    ranges inside it.
+    """Returns rows like those of `own`, for the outermost ranges of each name. They have the sums of the range and of
+    all ranges inside it.
 
-    In each round all rows move up the tree to the next such range, and rows that reach the same range are added up, so
-    few rows remain soon. Other algorithms take time in proportion to the number of devices times the number of ranges.
-    The code uses numpy because a tree may be thousands of ranges deep.
+    In each round, every row moves up the tree to the next outermost range of a name. Rows that reach the same range are
+    added up, so few rows remain after a few rounds. Other algorithms take time in proportion to the number of devices
+    times the number of ranges. The code uses numpy because a tree may be thousands of ranges deep.
     """
-    import numpy as np  # imported here, because importing numpy takes longer than the findings of a small trace
+    import numpy as np  # imported here: importing numpy takes longer than all findings of a small trace
 
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)
@@ -178,7 +182,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     places = own.select(keys).unique(maintain_order=True).with_row_index("place")
     rows = own.join(places, on=keys, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(nearest.gather(rows["range"]).alias("row")).drop_nulls("row")
-    # One number encodes a row of `places` and a range.
+    # Each number stands for a pair: a row of `places`, and a range.
     at = rows["place"].cast(pl.Int64).to_numpy() * ranges.height + rows["row"].to_numpy()
     sums = rows.select(COUNTED).to_numpy()
     levels = []
@@ -201,7 +205,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
 
 
 def outermost(ranges: pl.DataFrame) -> pl.Series:
-    """Returns, for each range, whether it lies outside of all other ranges of its name."""
+    """Returns, for each range, whether it is outside of all other ranges with its name on its thread."""
     same = ("rank", "pid", "tid", "name")
     in_tree = ~(_col("is_async") | _col("is_mark")).fill_null(value=False)
     rows = ranges.select(*same, "start_ns", "end_ns", in_tree.alias("in_tree")).with_row_index("row")
@@ -213,10 +217,11 @@ def outermost(ranges: pl.DataFrame) -> pl.Series:
 
 
 def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Returns the blocks. `events` is the table memory, `blocks` the result of `allocations`, if the caller has it."""
+    """Returns the blocks. `events` is the table memory. `blocks` is the result of `allocations`; pass it to save
+    computing it again."""
     blocks = allocations(events) if blocks is None else blocks
     rows = in_order(events)["row"]
-    # Events are compared by their positions in the order, because times may be equal.
+    # Several events may have the same time, so events are compared by their positions in order of time.
     order = pl.Series([None], dtype=pl.Int64).new_from_index(0, events.height)
     order = order.scatter(rows, pl.int_range(len(rows), eager=True))
     tops = highest(_curve(events, blocks, None))

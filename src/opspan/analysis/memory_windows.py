@@ -1,11 +1,12 @@
 """Divides time into pieces of equal length, and sums the memory that ranges allocated and freed in each piece. The sums
 of a window of time are the sums over its pieces.
 
-    Pieces.of(times, count) -> the pieces of equal length that these times lie in: first_ns, length_ns, count.
-    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range, if ranges of this name
-        allocated or freed memory or were called: rank, pid, device_id, piece, name (null outside of ranges), calls, and
-        the sums of memory_use.operators: SUMS for ranges of this name and all ranges inside, self_SUMS without ranges
-        inside.
+    Pieces.of(times, count) -> the pieces of equal length that cover these times: first_ns, length_ns, count.
+    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range. There is a row only if ranges
+        of this name allocated or freed memory, or were called:
+        rank, pid, device_id, piece, name (null outside of ranges), calls.
+        SUMS (see memory_use.operators): in these ranges and all ranges inside them.
+        self_SUMS: in the ranges themselves.
 
 Added up over all pieces and processes, the rows give the figures of `operators`, except for events without a time. A
 call counts in the piece in which it begins. If it begins before the first event or after the last one, it counts in the
@@ -37,7 +38,8 @@ class Pieces:
         return cls(first, (last - first) // count + 1, count)
 
     def piece(self, time: str) -> pl.Expr:
-        """Returns the number of the piece that a time is in. Times outside count in the first or last piece."""
+        """Returns the number of the piece that a time is in. Times before the first piece count in the first piece,
+        times after the last piece in the last piece."""
         since = _col(time).cast(pl.Int128) - self.first_ns  # damaged times may not fit in 64 bits
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 
@@ -56,7 +58,8 @@ def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.
 
 
 def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
-    """Counts the ranges that began in each piece, for each name in `rows` and each device that the name occurs with."""
+    """Counts the ranges that began in each piece. The result has the names of `rows`, each with all devices on which
+    `rows` has the name."""
     of_device = ["rank", "device_id", "name"]
     names = rows.select(of_device).unique()
     calls = ranges.filter(~_col("is_mark").fill_null(value=False))

@@ -19,13 +19,13 @@ from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.compiled import COMPILED
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
-# The two tools may record starts of the same range that differ by up to this much, because the tools themselves take
-# time.
+# If the starts of nine in ten paired ranges agree within this time, the pairs align the clocks. The starts differ
+# because the tools themselves take time.
 MOST_APART_NS = 1_000_000
-# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name are
-# used.
+# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name align
+# them.
 LEAST_PAIRS = 8
-# Two ranges of one name may begin this far apart and still be the same range, even if the other pairs agree better.
+# Two ranges of one name may begin this far apart and still be the same range, even if the other pairs differ by less.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -34,14 +34,14 @@ _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["devi
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the times of the other trace were moved to the clock of the first trace."""
+    """States how the times of the other trace were moved to the clock of the first trace."""
 
-    # ranges (by ranges that both tools recorded), clock (both tools read the same clock) or UTC (both files have UTC
-    # times)
+    # ranges (aligned by ranges that both tools recorded), clock (both tools read the same clock) or UTC (both files
+    # have UTC times)
     by: str
     shift_ns: int  # the shift that was added to the times of the other trace
-    pairs: int  # number of ranges that both recorded
-    within_ns: int | None  # nine in ten pairs are at most this far apart; None if there were too few pairs
+    pairs: int  # number of ranges that both tools recorded
+    within_ns: int | None  # nine in ten pairs differ by at most this time; None if there were too few pairs
 
 
 def merge(one: Tables, other: Tables) -> Tables:
@@ -57,14 +57,16 @@ def merge(one: Tables, other: Tables) -> Tables:
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
-    if not other.work.height:  # correlation ids of `other` must not match work of `one`
+    # If a trace has no work, correlation ids of its calls could match the other trace's work by accident. They are
+    # removed.
+    if not other.work.height:
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
         one = one.replace(calls=one.calls.with_columns(correlation_id=None))
     ranks = {other.metadata.rank: one.metadata.rank}
     theirs = {name: moved(name, frame, ranks, ids, alignment.shift_ns) for name, frame in theirs.items()}
     same = same.with_columns(pl.col("other") + ids["ranges"])
-    # Both may have the same log of the compiler. The longer one is kept.
+    # Both traces may have the same log of torch.compile. The longer one is kept.
     for name in COMPILED:
         if theirs[name].height > one.frames[name].height:
             one = one.replace(**{name: one.frames[name].clear()})
@@ -137,8 +139,8 @@ def _known_ranges(ranges: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """Pairs the n-th ranges of each name and thread if both traces have the same number of these ranges. Returns `one`
-    and `other` (the ids of the two ranges), apart_ns, and the times of the two ranges."""
+    """Pairs the n-th ranges of each name and thread, if both traces have the same number of ranges of this name on this
+    thread. Returns `one` and `other` (the ids of the two ranges), apart_ns, and the times of the two ranges."""
     joined = _known_ranges(first).join(_known_ranges(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
@@ -171,7 +173,8 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # Both ranges contain the same code, so they overlap, even if the thread was interrupted between their starts.
+    # The two ranges contain the same code, so they overlap. They may begin far apart, if the thread was interrupted
+    # between the starts.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance
@@ -204,8 +207,7 @@ def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.
 
 
 def _rename_references(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Replaces references to ranges of the other trace by references to the same ranges of the first trace, if it has
-    them."""
+    """Replaces ids of ranges of the other trace by the ids of the same ranges in the first trace. Other ids remain."""
     return frame.with_columns(pl.col(name).replace(same["other"], same["one"]) for name in columns)
 
 

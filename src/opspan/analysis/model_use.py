@@ -11,10 +11,11 @@
         masked_ns (Float64): the additional time for the operations that the masks of attention hide.
         is_known (Boolean): whether the peaks are known for at least 99 % of the products' time.
         devices (UInt32): how many devices its process used.
-    use_of_run(placed, spans, work) -> these sums for each process; where spans overlap, time and products count once.
+    use_of_run(placed, spans, work) -> the same columns for each process; where spans overlap, time and products count
+        once.
 
-A host that runs ahead of its devices ends a step long before the devices do. So times of the host do not show how much
-devices were used.
+A host that runs ahead of its devices ends a step long before the devices do. So the times of the host do not show how
+much of their time the devices worked; `on_devices` gives the times to use.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
 _col = pl.col
-_LITTLE = 0.01  # at most this share of the time may be unknown: the MFUs of two equal runs differ by about as much
+# at most this share of the products' time may be unknown: the MFUs of two equal runs differ by about as much
+_LITTLE = 0.01
 
 
 def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
@@ -48,12 +50,13 @@ def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> p
 
 
 def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Returns the time of each span on devices: from the first work that the host began in the span to the last.
+    """Returns the spans with the times when devices worked on them. If no device was used, the spans stay as they are.
 
-    A span lasts at least as long as the host was in it, so idle time between spans counts, too. A span does not begin
-    before devices are done with all work that they began before the span's first work. Work of other code that runs
-    between two spans is in neither span. In each process, only the time from the first to the last work of all spans
-    counts. If no device was used, the spans of the host are returned.
+    A span ends with the last work that the host began in it, but not before the host left it. It begins when the host
+    entered it, so idle time between spans counts, too. If devices still ran earlier work when the host entered it, the
+    span begins later: when this work was done, or with the span's own first work if that began before. Work that the
+    host began between two spans is in neither span. In each process, only the time from the first to the last work of
+    all spans counts.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
@@ -74,10 +77,10 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
 
 
 def _add_begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Returns the work with begun_ns. This is when the host began the op (one with a known cost) that launched the
-    work. If there is no such op, it is when the work was launched. If both are unknown for all work of a process,
-    begun_ns is the start of the work itself. If they are unknown only for some work, it was launched before the part of
-    the run that was read, and begun_ns is null."""
+    """Returns the work with begun_ns: when the host began the op that launched the work. Only ops with a known cost
+    count. Without such an op, it is when the work was launched. If both are unknown for all work of a process, begun_ns
+    is the start of the work itself. If they are unknown for only some work, begun_ns is null: this work was launched
+    before the part of the run that was read."""
     starts = trace.ranges["start_ns"].gather(owner.gather(work["range"]))
     begun = pl.DataFrame({"op_ns": starts, "call_ns": trace.calls["start_ns"].gather(work["call"])})
     rows = work.select(*PROCESS, "start_ns").hstack(begun.select(begun_ns=pl.coalesce("op_ns", "call_ns")))

@@ -1,13 +1,15 @@
 """Builds a tree of the modules of a model by their names, with the time of each module and of all modules inside.
 
-    module_tree(trace) -> a row for each module, after its parent; the last row stands for time outside of modules:
+    module_tree(trace) -> a row for each module, after its parent; if there is time outside of modules, a last row has
+        it:
         module: its full name, such as layers.0.linear; null outside of modules.
-        name, parent: the last part of the name; the row of the parent.
+        name: the last part of the full name.
+        parent: the row of the module around it.
         class_name: its class; null if the trace does not have it.
         count: how often it was called; null if never, such as for a list of modules.
         self_cpu_ns, self_device_ns: time of its ranges.
         cpu_ns, device_ns: time of its ranges and those of all modules inside.
-        PHASE_cpu_ns, PHASE_device_ns: the part of cpu_ns and device_ns that is forward, backward, ...
+        PHASE_cpu_ns, PHASE_device_ns: the part of cpu_ns and device_ns in a phase (forward, backward, ... or other).
 
     module_frames(trace, tree) -> the tree with the ops of each module below it, for flame graphs. Columns: parent,
         name, kind (module, or the phase of the op), cpu_ns, device_ns (self times).
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 NO_PHASE = "other"
 IN_PHASES = (*PHASES.categories, NO_PHASE)
-_DEEPEST = 100  # only damaged files have deeper modules
+_DEEPEST = 100  # the most parts of a module's name; only damaged files have more
 _MEASURES = ("cpu_ns", "device_ns")
 _col = pl.col
 
@@ -67,7 +69,7 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
     row = tree.select("module").with_row_index("parent")
     ops = sums.with_columns(_col("module", "name").cast(pl.String), _col("phase").cast(pl.String).fill_null(NO_PHASE))
     ops = ops.join(row, on="module", how="left", nulls_equal=True, maintain_order="left")
-    # The range with the name of the module is the call of the module itself, not an op in it.
+    # A range with the name of its module is the call of the module. Its time goes to the module's node, not to an op.
     itself = ops.filter(_col("name") == _col("module"))
     itself = itself.group_by("module").agg(_col("self_cpu_ns", "self_device_ns").sum())
     below = ops.filter((_col("name") != _col("module")).fill_null(value=True))
@@ -80,7 +82,7 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tree(modules: Iterable[str]) -> pl.DataFrame:
-    """Returns the modules in order, each after its parent."""
+    """Returns a row for each module and each module around it. A module comes after its parent."""
     rows: dict[str, tuple[str, int | None]] = {}
     place: dict[str, int] = {}
     for module in modules:

@@ -1,6 +1,6 @@
 """Finds the module of the model that a range belongs to.
 
-    modules_of(trace) -> the ranges of the trace, with what the compiler said of them.
+    modules_of(trace) -> the ranges with their modules, also those that the log of torch.compile gives.
     modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules.
 
 A module is recognised by:
@@ -11,10 +11,10 @@ A module is recognised by:
     {'traceMarker': ..., 'funcStack': '...'}: DLProf's stack of calls. Net::forward/Conv2d::forward is Net.Conv2d.
     a Python call: nn.Module: Linear_1 is Net_0.Linear_1, where Net_0 is the module that it was called from.
 
-Kernels of torch.compile, and ops inside a compiled graph, have the module that the compiler said, which recordings with
-compiled=True know. An op of a replayed graph has the module that was stated when it was captured, else that of the
-range around it. A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call
-`autograd` first if ranges in the backward should have modules.
+Kernels of torch.compile, and ops inside a compiled graph, have the module that torch.compile logged; recordings with
+compiled=True have this log. An op of a replayed CUDA graph has the module that was recorded at its capture, else the
+module of the range around it. A range inside a backward belongs to the module of its forward op. Ranges must be nested
+first. Call `autograd` first if ranges in the backward should have modules.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _col = pl.col
 _FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
-# Names of wrappers, which are not part of the model's own names.
+# These parts of a name come from wrappers such as FSDP. They are removed, because the model's own names lack them.
 _WRAPPERS = r"\.?_(?:checkpoint_wrapped|fsdp_wrapped|orig)_mod(?:ule)?\b"
 _STACK = "[\"']funcStack[\"']: [\"']([^\"']*)[\"']"
 _FORWARD = r"[^/:]+::forward"
@@ -41,7 +41,7 @@ _THREAD = ["rank", "pid", "tid"]
 
 
 def modules_of(trace: Tables) -> pl.DataFrame:
-    """Returns the ranges of an attributed trace with their modules."""
+    """Returns the ranges of an attributed trace with their modules. Modules from torch.compile's log come first."""
     ranges = modules(trace.ranges, trace.functions)
     if not trace.provenance["module_path"].count():
         return ranges
@@ -59,7 +59,8 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
     spans = fsdp_spans(ranges)
     if spans.height:
         inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
-        # If a module's range and an FSDP span are both around a range, the one that began later is the inner one.
+        # A range may be inside both a module's range and an FSDP span. The one of the two that began later is the inner
+        # one.
         inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
@@ -71,7 +72,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
 
 
 def _own(ranges: pl.DataFrame) -> pl.Series:
-    """Returns the module of each range that is itself a call of a module, and null for all other ranges."""
+    """Returns the module of each range that is itself a call of a module; null for other ranges."""
     is_module = (ranges["kind"] == "module").fill_null(value=False)
     own = ranges["name"].zip_with(is_module, pl.Series([None], dtype=pl.Categorical))
     has_stack = ranges["text"].str.contains("funcStack", literal=True) if ranges["text"].count() else None
@@ -85,8 +86,8 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
 
 
 def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns spans from each pre_forward to the next post_forward of the same module and thread. Leaves out spans
-    inside a range of the same module with the kind module."""
+    """Returns a span from each pre_forward to the next post_forward of the same module and thread. Leaves out spans
+    that are inside a range of kind module for the same module."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():
         return ranges.clear().select(*_THREAD, "start_ns", "end_ns", "is_async", module="name")
@@ -103,8 +104,8 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     marks = marks.with_columns(
         _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
     )
-    # If a pre_forward has no post_forward, as when a checkpoint recomputes, the span is only the range of the
-    # pre_forward.
+    # A pre_forward may lack a post_forward, for example when a checkpoint recomputes. In this case the span ends with
+    # the range of the pre_forward.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
     spans = marks.filter(_col("when") == "pre").select(
         *_THREAD,
@@ -118,7 +119,8 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
 
 def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
     """Returns, for each span, whether the innermost range of a module around its start is of the same module. FSDP's
-    name of a module starts at the module that FSDP shards, so this name is only the end of the range's name."""
+    names begin at the module that it shards, not at the whole model. So the span's name is only the end of the range's
+    name."""
     around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
     full_name = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")

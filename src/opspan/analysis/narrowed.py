@@ -1,8 +1,8 @@
-"""Cuts a part out of a trace by numbers of steps. If ranges do not name the steps, the steps of the whole trace are
-found first.
+"""Cuts steps out of a trace, by their numbers. If ranges do not name the steps, the steps of the whole trace are found
+first.
 
-narrowed(read, window) -> the part, and the steps in it. If ranges name the steps, the part is the result of
-    `read(window)`, and the steps are None. Otherwise the part is cut out of `read(None)`.
+narrowed(read, window) -> the part of the trace, and the steps in it. If ranges name the steps, the part is the result
+    of `read(window)`, and the steps are None. Otherwise the part is cut out of `read(None)`.
 steps_of_all(parts, steps, trace) -> the steps of all parts, for `trace`, which was made of these parts.
 """
 
@@ -38,7 +38,7 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     if analysed.lanes is not None:
         cycle = pl.col("rank").replace_strict(analysed.lanes.cycle_of, return_dtype=pl.Int32)
         steps = steps.with_columns(analysed.by_lane.iterations.select(cycle.alias(COLUMN)))
-    # Steps are numbered as in `opspan steps`: in order, from 0 in each process.
+    # Steps are numbered as `opspan steps` shows them: in order, from 0 in each process.
     numbers = steps.select(number=pl.int_range(pl.len()).over(PROCESS))["number"]
     stretch = of_steps(window.steps, numbers, steps["start_ns"], steps["end_ns"])
     return cut(trace, window, stretch), steps.filter(numbers.is_between(*window.steps))
@@ -58,7 +58,7 @@ def steps_of_all(parts: Sequence[Tables], steps_of_parts: Sequence[pl.DataFrame]
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
         cycles = {rank.rank: cycle for _, rank, cycle in origins if cycle is not None}
-        if cycles and COLUMN not in steps.columns:  # steps of a file with several cycles have the column already
+        if cycles and COLUMN not in steps.columns:  # if a file has several cycles, its steps already have the column
             steps = steps.with_columns(
                 pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)
             )

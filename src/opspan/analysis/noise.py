@@ -2,18 +2,20 @@
 
     usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time):
         .usual: the mean of the steps, without the fifth that took least and the fifth that took most.
-        .error: its standard error.
+        .error: the standard error of `usual`.
         .freedom: degrees of freedom: the number of independent differences between steps that the error comes from.
     is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise. It uses the columns
         error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows.
 
-This is the test of Welch and Yuen, whose error shrinks with the number of steps, with two changes. First, steps that
-follow each other are alike, for example because a clock slows down or another program uses the memory. These steps tell
-less than the same number of independent steps. So the error is enlarged by the correlation of each step with the next.
-This correlation is corrected for its bias, and enlarged by half of its own standard error. A run counts as at least
-four independent steps, because a few steps say little about their correlation. Second, if enough equal rows are
-compared, one of them will differ by chance. So the limit is set such that all rows together are wrong as often as one
-row alone would be.
+This is Yuen's version of Welch's test, whose error shrinks with the number of steps. Two things are changed.
+
+First, steps that follow each other are alike, for example because a clock slows down. They tell less than the same
+number of independent steps. So the error is enlarged by the correlation of each step with the next. This correlation is
+corrected for its bias, and enlarged by half of its own standard error. A run counts as at least four independent
+steps, because a few steps say little about their correlation.
+
+Second, if many equal rows are compared, some differ by chance. So the limit is stricter for more rows: for all rows
+together, an error is as likely as for one row alone.
 
 Yuen: The two-sample trimmed t for unequal population variances, Biometrika 61 (1974). Wallace: Bounds on normal
 approximations to Student's distribution, Annals of Mathematical Statistics 30 (1959).
@@ -30,8 +32,8 @@ import polars as pl
 
 Values = npt.NDArray[np.float64]
 
-LEVEL = 0.01  # the share of comparisons in which equal runs may be called different
-_SMALL = 0.01  # a change by a smaller share of the larger time does not count, however certain it is
+LEVEL = 0.01  # how often two equal runs may be called different, as a share of all comparisons
+_SMALL = 0.01  # changes smaller than this share of the larger time never count
 _TRIMMED = 0.2
 _INDEPENDENT = 4
 _col = pl.col
@@ -52,7 +54,7 @@ def usual(times: npt.NDArray[np.int64]) -> Usual:
     middle = order[:, cut : steps - cut].mean(axis=1)
     if steps < 2:
         return Usual(middle, np.zeros(rows), np.zeros(rows))
-    # Trimmed values are replaced by the outermost value that remains.
+    # Yuen's test replaces each trimmed value by the nearest value that remains.
     values = np.clip(values, order[:, [cut]], order[:, [steps - cut - 1]])
     values -= values.mean(axis=1, keepdims=True)
     squares = (values**2).sum(axis=1)
@@ -72,7 +74,8 @@ def is_real(count: int = 1) -> pl.Expr:
     square = squares[0] + squares[1]
     shares = [one**2 / _col(f"freedom_{when}").clip(1) for one, when in zip(squares, ("before", "after"), strict=True)]
     freedom = square**2 / (shares[0] + shares[1])
-    # Wallace's approximation by a normal distribution; with few steps it is slightly too strict.
+    # Wallace's formula turns Student's t into a deviation of the normal distribution; with few steps it is slightly too
+    # strict.
     deviations = (8 * freedom + 1) / (8 * freedom + 3) * (freedom * (change**2 / square / freedom).log1p()).sqrt()
     limit = -NormalDist().inv_cdf(LEVEL / 2 / max(count, 1))
     is_more = pl.when(square > 0).then(deviations > limit).otherwise(change > 0)

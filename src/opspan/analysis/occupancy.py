@@ -4,14 +4,14 @@
     occupancy(kernels, devices) -> Float64, the largest share of a multiprocessor's threads that the kernel can use.
 
 Occupancy is what the TensorBoard plugin calls estimated achieved occupancy. It is the number of blocks on a
-multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. The number of
-blocks is at most the number that fits, by the limits for blocks, warps, registers and shared memory that NVIDIA gives
-for the capability.
+multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. At most as many
+blocks run as fit within NVIDIA's limits for the device's compute capability: for blocks, warps, registers and shared
+memory.
 
-torch.profiler's files have both figures, and these are taken. But if a file has an occupancy of 0, as for kernels with
-more than 48 KiB of shared memory, the occupancy is computed here. The result is null if anything is missing, for
-devices that LIMITS does not have, and for devices of other makers than NVIDIA. See docs/analysis.md, "Compared with
-other tools".
+torch.profiler's files have both figures. The file's occupancy is taken if it is not 0. It is 0 for kernels with more
+than 48 KiB of shared memory, for example; in this case the occupancy is computed here. The file's blocks are taken only
+if they cannot be computed. Occupancy is not computed for devices of other makers than NVIDIA, for capabilities that
+LIMITS does not have, or if a number is missing. See docs/analysis.md, "Compared with other tools".
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from opspan.analysis.spans import distinct, look_up
 
 _col = pl.col
 _WARP = 32
-_REGISTER_UNIT = 256  # a warp gets a multiple of this number of registers
+_REGISTER_UNIT = 256  # the registers of a warp are allocated in multiples of this number
 _BLOCK = ("block_x", "block_y", "block_z")
 _GRID = ("grid_x", "grid_y", "grid_z")
 _LAUNCH = (*_GRID, *_BLOCK, "registers", "static_shared_bytes", "dynamic_shared_bytes")
-SHAPE = (*_LAUNCH, "payload_json")  # columns of kernels that are needed in addition to rank and device_id.
-# Limits of one multiprocessor: blocks, warps, registers, KiB of shared memory, the unit in which shared memory is
-# allocated, the bytes of shared memory that the driver takes for each block, and the number of parts that the registers
-# are divided into.
+SHAPE = (*_LAUNCH, "payload_json")  # the columns of kernels that are needed, besides rank and device_id
+# Limits of one multiprocessor. all_registers: its registers; parts: how many equal parts they are divided into.
+# shared_kib: its shared memory in KiB; shared_unit: shared memory is allocated in multiples of these bytes. reserved:
+# the bytes of shared memory that the driver takes for each block.
 _COLUMNS = ("capability", "blocks", "warps", "all_registers", "shared_kib", "shared_unit", "reserved", "parts")
 LIMITS = (
     ("3.5", 16, 64, 65536, 48, 256, 0, 4),
@@ -51,7 +51,7 @@ LIMITS = (
 _FILE_OCCUPANCY = r'"est\. achieved occupancy %":\s*([0-9.]+)'
 _FILE_BLOCKS = r'"blocks per SM":\s*([0-9.]+)'
 _FILE_SHARED = r'"shared memory":\s*([0-9]+)'
-_OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # the capabilities of these makers' devices look like NVIDIA's
+_OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # devices of these makers have capabilities that look like NVIDIA's
 
 
 def blocks_per_sm(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
@@ -71,19 +71,20 @@ def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     alike = distinct(rows.filter(_col("in_file").is_null() | (_col("in_file") == 0)), key)
     limited = alike.join(_limits(devices), on=["rank", "device_id"], nulls_equal=True)
     rows = look_up(rows, limited.select(*key, computed=_compute()), key)
-    is_small = _col("shared") <= _COMMON_SHARED  # for these, 0 in the file means an occupancy below 0.5 %
+    is_small = _col("shared") <= _COMMON_SHARED  # for these kernels, 0 in the file means an occupancy below 0.5 %
     either = pl.coalesce(pl.when(_col("in_file") > 0).then("in_file"), "computed", pl.when(is_small).then("in_file"))
     return rows.select(occupancy=either)["occupancy"]
 
 
 def shared_bytes() -> pl.Expr:
-    """Returns the shared memory of each block, from the columns SHAPE."""
+    """Returns the bytes of shared memory of each block, from the columns SHAPE."""
     of_launch = _col("static_shared_bytes") + _col("dynamic_shared_bytes")
     in_file = _number("payload_json", _FILE_SHARED).cast(pl.Int64, strict=False)
     return pl.coalesce(of_launch, in_file).alias("shared_bytes")
 
 
-_COMMON_SHARED = 48 * 1024  # a kernel gets more shared memory only by a call that torch.profiler does not see
+# bytes that a block can always have; it gets more only by a call that torch.profiler does not see
+_COMMON_SHARED = 48 * 1024
 
 
 def _limits(devices: pl.DataFrame) -> pl.DataFrame:
@@ -108,7 +109,7 @@ def _compute() -> pl.Expr:
     )
     is_known = (threads > 0) & (_product(_GRID) > 0) & (_col("registers") > 0) & (_col("multiprocessors") > 0)
     most = pl.min_horizontal(fit)
-    # The kernel ran, so its blocks did fit. If these numbers say that no block fits, some number is wrong.
+    # The kernel ran, so at least one block fits. If these numbers say that no block fits, some number is wrong.
     is_known &= (_col("shared") >= 0) & (most > 0)
     blocks = pl.min_horizontal(most, _product(_GRID) / _col("multiprocessors"))
     return pl.when(is_known).then(blocks * threads / (_col("warps") * _WARP))

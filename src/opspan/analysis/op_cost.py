@@ -3,7 +3,7 @@
     cost(rule, sizes, values, types) -> Cost.
 
 Bytes are those of the op's inputs and outputs, each counted once, as if a device cached nothing between two ops.
-The rules are in formulas.py.
+formulas.py has the rules.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ import polars as pl
 
 from opspan.element_types import FLOAT, INT64, NO_TENSOR, TENSOR_LIST, ElementType, type_of
 
-# The exceptions that formulas raise if sizes and values are not in the trace, or cannot be those of the op.
+# Formulas raise these exceptions if the sizes or values are missing from the trace, or cannot be right for the op.
 UNKNOWN = (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError)
 
 ASSUMED = FLOAT
-# Types of outputs. A sum of integers has the type int64. A mean has at least float32.
+# Types of outputs. SUM: the type that the op computes in, but int64 for integers. MEAN: the type that the op computes
+# in, but at least float32.
 SUM, MEAN = "sum", "mean"
 Sizes = Sequence[Any]  # for each argument, a list of integers; for a list of tensors, a list of such lists
 Values = Sequence[Any]
 Formula = Callable[[Sizes, Values], "int | None"]
-# An output: the number of its elements, and their type (a name, the number of an argument that has the same type, or
-# None for the type that the op computes in).
+# An output: the number of its elements, and their type. The type is a name, or None for the type that the op computes
+# in. It may also be the number of an argument that has the same type.
 OutputSize = tuple[float, "str | int | None"]
 Writes = Callable[[Sizes, Values], Iterable[OutputSize]]
 
 
-# The columns of a cost in a frame, and the bound of its numbers, which is that of Int64.
+# The columns of costs in a frame. Numbers must be below MOST, because they are Int64.
 COLUMNS = {
     "flops": pl.Int64,
     "bytes": pl.Int64,
@@ -58,20 +59,20 @@ class CostRule:
     reads: Sequence[int]  # positions of arguments whose tensors are read completely
     writes: Writes
     is_product: bool = False
-    # The type in which the op computes. A number is an argument that has this type. A tuple has several arguments; if
-    # their types differ, the type is unknown. A text is the name of the type. None means the strongest type of all
-    # arguments that are read.
+    # The type in which the op computes. A number: the type of this argument. A tuple: the common type of these
+    # arguments, unknown if they differ. A text: the name of the type. None: the strongest type of all arguments that
+    # are read.
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
-    masked: Formula | None = None  # the operations that a mask hides.
-    # Tells from the sizes whether an element of the first argument may hold two values. If so, the cost is unknown in a
-    # trace without types.
+    masked: Formula | None = None  # counts the operations that a mask hides
+    # Tells from the sizes whether each element of the first argument may hold two values. If so, and the trace does not
+    # state the argument's type, the number of operations is unknown.
     may_be_packed: Callable[[Sizes], bool] | None = None
 
 
 def cost(rule: CostRule, sizes: Sizes, values: Values, types: Sequence[str] | None) -> Cost:
     """Returns the cost, with None for unknown parts. `types` is None if the trace has no types. If opspan does not know
-    a type, the bytes are unknown, too; the number of operations follows from the sizes."""
+    a type, the bytes are unknown; the operations are still counted, because they follow from the sizes."""
     types_ = _Types(sizes, types)
     tensors = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
     own = _type_computed_in(rule, tensors, types_)
@@ -92,23 +93,23 @@ def _type_computed_in(rule: CostRule, tensors: list[int], types: _Types) -> Elem
 
 
 class _Types:
-    """The types of an op's arguments, and whether one had to be assumed."""
+    """The types of an op's arguments. Remembers whether a type was missing and float32 was assumed."""
 
     def __init__(self, sizes: Sizes, types: Sequence[str] | None) -> None:
         self.sizes, self.types, self.is_assumed = sizes, types, False
 
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
-            return bool(self.sizes[at])  # an argument without dimensions may be a scalar.
-        # Torch also writes names of types, such as Double, for scalars. An argument with dimensions is a tensor.
+            return bool(self.sizes[at])  # an argument without dimensions may be a scalar
+        # For scalars, torch may also write the name of a type, such as Double. Only tensors have dimensions.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 
     def is_list(self, at: int) -> bool:
         return self.types is not None and at < len(self.types) and self.types[at] == TENSOR_LIST
 
     def of(self, at: int) -> ElementType | None:
-        """Returns the type of an argument; None if opspan does not know the type. If the trace has no type, as for
-        lists of tensors, float32 is assumed."""
+        """Returns the type of an argument; None if opspan does not know the type. If the trace does not state the type,
+        as for lists of tensors, float32 is assumed."""
         if self.types is None or at >= len(self.types) or self.types[at] in (TENSOR_LIST, ""):
             self.is_assumed = True
             return ASSUMED
@@ -118,7 +119,7 @@ class _Types:
         return self.types is not None and at < len(self.types) and type_of(self.types[at]) is not None
 
     def strongest(self, tensors: Sequence[int]) -> ElementType | None:
-        # As in torch, a tensor without dimensions counts only if no other has dimensions.
+        # As in torch, tensors without dimensions count only if there are no other tensors.
         named = [self.of(at) for at in tensors if self.sizes[at]] or [self.of(at) for at in tensors]
         known = [type_ for type_ in named if type_ is not None]
         return max(known, key=_strength, default=ASSUMED) if len(known) == len(named) else None
@@ -128,7 +129,8 @@ _KINDS = ("integer", "float", "complex")
 
 
 def _strength(type_: ElementType) -> tuple[int, int]:
-    """Returns a sort key by strength: the result of an op has the strongest type of its inputs."""
+    """Returns a sort key: the stronger of two types is the larger one. An op's result has the strongest type of its
+    inputs."""
     return _KINDS.index(type_.kind), type_.bytes
 
 
@@ -138,7 +140,7 @@ def _operations(
     if rule.may_be_packed is not None and not types.is_known(0) and rule.may_be_packed(sizes):
         return None
     count = formula(sizes, values)
-    # An element of a packed type has two values, and both are multiplied.
+    # An element of a packed type holds two values, and a product multiplies both.
     return count * own.values if count is not None and own is not None and rule.is_product else count
 
 
@@ -175,8 +177,8 @@ def elements(size: Any, is_list: bool = False) -> int:
 
 
 def _or_none(compute: Callable[[], int | None]) -> int | None:
-    """Returns the number. Returns None if it cannot be computed, or is negative or too large because of damaged
-    sizes."""
+    """Returns the computed number. Returns None if it cannot be computed, or if damaged sizes make it negative or too
+    large."""
     try:
         number = compute()
     except UNKNOWN:

@@ -1,6 +1,7 @@
-"""Parses the labels that no reader has parsed, and gives names to PyProf's markers.
+"""Parses labels that readers left as text, and gives names to the markers of PyProf and DLProf.
 
-ops(ranges) -> ranges, with parsed labels if they have a text and no name. Ranges whose name is a marker get a new name:
+ops(ranges) -> ranges. If a range has a text and no name, its name and other columns come from the parsed text. Ranges
+    whose name is a marker get a new name:
     {'mod': 'torch', 'op': 'cat', 'args': [...]} is named torch.cat, with its args and the sizes of its tensors.
     {'traceMarker': ['train.py:14', ...], ...} is named train.py:14, with the list of lines in args.
     The marker itself is kept in text. Values that a column already has are kept.
@@ -31,7 +32,7 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     columns = {name: _first(ranges[name], parsed[name]) for name in _FIELDS if name != "kind"}
     guessed = _KINDS.gather(parsed["kind"])
     kind = ranges["kind"]
-    # Readers that do not look for a kind write unknown.
+    # Readers that do not detect the kind of a range write unknown.
     columns["kind"] = _first(kind.set(kind == "unknown", None) if kind.count() else kind, guessed)
     # In opspan's own labels, a missing forward thread means the main thread, and 0 means an unknown thread.
     forward = columns["forward_tid"]
@@ -44,13 +45,13 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
 
 
 def _first(values: pl.Series, parsed: pl.Series) -> pl.Series:
-    """Fills the nulls of `values` from `parsed`."""
+    """Fills the nulls of `values` with values of `parsed`."""
     if not values.count():
         return parsed
     return values.zip_with(values.is_not_null(), parsed.cast(values.dtype)) if parsed.count() else values
 
 
-# --- PyProf and DLProf: dicts, written by Python's repr or as JSON. They are matched, never evaluated.
+# --- Markers of PyProf and DLProf are Python dicts or JSON. Patterns read them, because evaluating them would run code.
 
 _QUOTE = "[\"']"
 _TEXT = "[\"']([^\"']*)[\"']"

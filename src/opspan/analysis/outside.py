@@ -1,10 +1,10 @@
 """Sums the time of a process outside of steps: start-up, between steps, and after them.
 
     outside(processes, steps) -> rank, pid, whole_ns, startup_ns, between_ns, after_ns.
-    between(steps, ranges) -> name, ns: the ranges that the program named and that began between two steps (such as
-        evaluation and checkpoints), with the time that they took there.
+    between(steps, ranges) -> name, ns: the outermost ranges that the program named and that began between two steps,
+        such as evaluation and checkpoints, and their time until the next step.
 
-`processes` have rank, pid, start_ns, end_ns. Processes without steps are left out.
+`processes` has rank, pid, start_ns, end_ns. Processes without steps are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
+A *place* is a device of a process, or a process if devices are unknown.
 
     matched(rows) -> a row for each of `rows`, in order:
         number (Int64): number of the row among the rows of the same group, kind and place, from 0; null if its start is
@@ -13,16 +14,19 @@
             alone: no other place has a row of its group.
             peers unknown: a send or a receive whose other side is unknown.
             groups unknown: there are several groups, and the trace does not show the group of each row.
-            counts differ: places have different numbers of rows, and the sequences fit nowhere or at several positions.
+            counts differ: places have different numbers of rows, and it is not clear which of them belong together.
             at other times: the rows that would match do not overlap in time.
             unknown: its start or its kind is unknown.
 
-`rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
-three ways. First, by torch's sequence number. This number is not used for sends and receives, because each rank counts
-its own. Second, if all places have the same number of rows of each kind and size, the n-th rows of each kind and size
-belong together; kinds that some place does not have are ignored. Third, each place is compared with the place that has
-most rows, because files may be cut at different times. Their two sequences of kinds and sizes are shifted so that they
-agree where they overlap, and overlap as much as possible. If several shifts agree, the clocks decide.
+`rows` come from `collectives`. Rows of one group are matched in one of three ways:
+
+- By torch's sequence number, if all rows of the group have one. Sends and receives are not matched by it, because each
+  rank counts its own.
+- In order, if all places have the same number of rows of each kind and size. The n-th rows of each kind and size belong
+  together. Kinds that some place does not have are ignored.
+- By shifting. Files may be cut at different times, so each place is compared with the place that has most rows. Their
+  two sequences of kinds and sizes are shifted so that they agree where they overlap, and overlap as much as possible.
+  If several shifts agree, the clocks decide.
 """
 
 from __future__ import annotations
@@ -37,11 +41,12 @@ from opspan.tables.cycles import COLUMN
 
 _col = pl.col
 _SIDES = ("send", "recv", "send_recv")
-# Kinds for which all ranks have the same size.
+# In collectives of these kinds, `bytes` is the same on all ranks.
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-_NEARER = 3  # the clocks decide for a shift only if every other shift leaves the ends this many times farther apart
+# The clocks decide for a shift only if it makes the ends of collectives agree this many times better than any other.
+_NEARER = 3
 
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
@@ -59,7 +64,8 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
 
 
 def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches each cycle separately, because counts begin anew in each cycle, and ranks wait only within a cycle."""
+    """Matches each cycle of the profiler's schedule separately, because counts start again in each cycle, and ranks do
+    not wait for each other across cycles."""
     at = rows.select(COLUMN).with_row_index("row")
     parts, first = [], 0
     for some in at.partition_by(COLUMN, maintain_order=True):
@@ -73,8 +79,8 @@ def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
 
 
 def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds numbers: `place`; `key`, which includes the group; `what`, for the kind; and `size`. Rows can match only if
-    `key` and `what` are equal. `size` is -1 if it is unknown or may differ between ranks."""
+    """Adds columns with numbers. `place` is the row's place. `key` stands for its group, and `what` for its kind: rows
+    can match only if both are equal. `size` is -1 if it is unknown or may differ between ranks."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -84,7 +90,7 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
     )
     is_known = _col("start_ns").is_not_null() & _col("kind").is_not_null()
     is_pair = (_col("source") != _col("target")).fill_null(value=False)
-    # Groups without a name are told apart by their streams, because a program creates streams in the same order on all
+    # The stream tells groups without a name apart, because a program creates its streams in the same order on all
     # ranks.
     stream = _col("stream_id").rank("dense").over("place", _col("group").is_null())
     key = pl.struct(
@@ -97,7 +103,7 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
     )
     what = pl.when("is_side").then(pl.lit("send and recv")).otherwise("kind")
     size = pl.when(_col("kind").is_in(_EQUAL)).then("bytes").fill_null(-1)
-    # If places use different numbers of streams, the streams of different places cannot be assigned to each other.
+    # If places use different numbers of streams, it is unknown which streams of two places belong together.
     streams = stream.max().over("place", _col("group").is_null())
     is_one_group = _col("group").is_not_null() | (
         streams.max().over(_col("group").is_null()) == streams.min().over(_col("group").is_null())
@@ -115,8 +121,8 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Returns whether rows without a group's name belong to several groups. This is so if more than one in ten of their
-    collectives ended on one device before they began on another device of the same file."""
+    """Returns whether rows without a group's name belong to several groups: more than one in ten of their matches are
+    wrong. A match is wrong if it ended on one device before it began on another device of the same file."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()
@@ -125,7 +131,7 @@ def _is_apart() -> pl.Expr:
 
 
 def _by_seq(rows: pl.DataFrame) -> pl.DataFrame:
-    """Matches rows by torch's sequence number, in groups in which all rows have one."""
+    """Matches rows by torch's sequence number, in groups whose rows all have one."""
     same = pl.struct("key", "what", "seq").rank("dense").cast(pl.Int64)
     return rows.filter("can").filter(_is_counted()).select("row", match=same * 2)
 
@@ -139,7 +145,7 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
     rest = rows.filter("can").filter(~_is_counted()).filter(_col("place").n_unique().over("key") > 1)
     if not rest.height:
         return []
-    # A place may not have recorded some kinds at all; only kinds that all places have must agree.
+    # A place may not have recorded some kinds at all, so only kinds that all places have must agree.
     everywhere = _col("place").n_unique().over("key", "what") == _col("place").n_unique().over("key")
     rest = rest.filter(everywhere)
     one = ("key", "what", "size")
@@ -158,7 +164,7 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
 
 
 def _lay_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches the rows of each place with the rows of the place that has most rows. All `rows` have the same `key`."""
+    """Matches each place with the place that has most rows, by shifting. All `rows` have the same `key`."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
     matches = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]
@@ -183,7 +189,8 @@ def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
     least = (few + 1) // 2
-    # Longer overlaps are tried first: at first all of `short` is inside `long`, later more and more of it is outside.
+    # Longer overlaps come first: at the first shifts all of `short` lies within `long`, at later ones less and less of
+    # it.
     inside = range(many - few + 1)
     beyond = [shift for out in range(1, few - least + 1) for shift in (-out, many - few + out)]
     agreeing: list[int] = []
@@ -211,8 +218,8 @@ def _agree(what: pl.Series, size: pl.Series, other_what: pl.Series, other_size: 
 
 
 def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
-    """Returns the usual difference between the ends of rows that would match. It is small if they do match, because all
-    ranks are done with a collective at about the same time."""
+    """Returns the median difference between the ends of rows that would match. It is small if they do match, because
+    all ranks end a collective at about the same time."""
     begin, until = max(0, -shift), min(len(other_end), len(end) - shift)
     ends, others = end.slice(begin + shift, until - begin), other_end.slice(begin, until - begin)
     return float((ends.cast(pl.Float64) - others).abs().median())  # type: ignore[arg-type]  # a number
@@ -220,7 +227,8 @@ def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
     is_matched = _col("match").is_not_null()
-    # The row that came last has the shortest time. If several rows have the shortest time, the last to begin came last.
+    # The rank that came last did not wait, so its row has the shortest time. If several have it, the last to begin came
+    # last.
     shortest = _col("time_ns").min().over("match")
     is_shortest = (_col("time_ns") == shortest).fill_null(value=False)
     rows = rows.with_columns(is_shortest=is_shortest, order=pl.struct("start_ns", "row").rank("ordinal"))

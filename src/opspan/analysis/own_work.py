@@ -3,10 +3,10 @@
     own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first), when its own work
         began.
 
-A step of this kind begins at the end of the step before, and the first step begins when the process begins. So
-start-up, evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of
-the first outermost ranges of a step on its thread. If a step has other ranges first, its own work begins where the
-opening comes and is followed by about as many ranges as in other steps. If there are several such places, the last one
+Such a step begins at the end of the step before, and the first step begins when the process begins. So start-up,
+evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of the first
+outermost ranges of a step on its thread. If a step has other ranges first, its own work begins at the opening. After
+the opening there must be about as many ranges as in other steps; if it comes several times like this, the last one
 counts. The time before the own work does not belong to the step in two cases:
 
 - The step is the first step of a process or a session. Then this time is start-up.
@@ -25,11 +25,12 @@ from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
-_OPENING = 16  # the most names of an opening.
-# At least this many of the last names must come in order. The first names may belong to the end of a loop.
+_OPENING = 16  # the most names that an opening has
+# The first names of the opening may be missing, because they may belong to the end of a loop. At least this many of its
+# last names must come in order.
 _LEAST = 4
-_AS_MUCH = 0.9  # from the opening on, there must be at least this share of a usual step's ranges
-_MANY = 0.5  # if there are more than this share of a usual step's ranges, they are not just logging
+_AS_MUCH = 0.9  # from the opening on, a step must have at least this share of the usual number of ranges
+_MANY = 0.5  # if at least this share of the usual number of ranges comes before the opening, it is not just logging
 
 
 def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
@@ -49,7 +50,7 @@ def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     pairs = within(ranges.select(*THREAD, "start_ns"), "start_ns", steps, THREAD)
     row, stretch = pairs["row"], pairs["stretch"]
     around, until = ranges["parent"].gather(row), steps["end_ns"].gather(stretch)
-    # A range that several steps share, such as an epoch, is not a part of a step, but the ranges in it are.
+    # A range that contains several steps, such as an epoch, is not a part of a step, but the ranges in it are.
     is_inside = (ranges["start_ns"].gather(around) >= steps["start_ns"].gather(stretch)) & (
         ranges["end_ns"].gather(around) <= until
     )
@@ -61,9 +62,8 @@ def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the steps of a thread that have the opening, but other ranges before it: stretch (the row of the step),
-    own_ns (the start of the opening), at (the number of ranges before it), usual (the usual number of ranges of a
-    step)."""
+    """Returns the steps of a thread that have other ranges before the opening: stretch (the row of the step), own_ns
+    (the start of the opening), at (the number of ranges before it), usual (the usual number of ranges of a step)."""
     rows = rows.filter(_col("stretch").is_in(steps["stretch"].implode()))
     openings = rows.group_by("stretch", maintain_order=True).agg(opening=_col("name").head(_OPENING), many=pl.len())
     openings = openings.with_columns(key=_col("opening").cast(pl.List(pl.String)).list.join(","))
@@ -75,7 +75,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         return begins
     usual = openings.filter(_col("key") == common["key"][0])
     opening, many = usual["opening"][0].to_list(), float(usual["many"].median())  # type: ignore[arg-type]  # of counts
-    if len(opening) < 2:  # a single name may come anywhere in a step
+    if len(opening) < 2:  # one name alone may come anywhere in a step
         return begins
     odd = openings.filter(_col("key") != common["key"][0]).select("stretch", "many")
     left = rows.join(odd, on="stretch", maintain_order="left")
@@ -95,7 +95,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_other(places: pl.DataFrame, rows: pl.DataFrame, ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns, for each step, whether code that is not a part of the step ran before the step's own work."""
+    """Returns, for each row of `places`, whether the ranges before the opening are not a part of the step."""
     before = rows.join(places, on="stretch").filter(_col("start_ns") < _col("own_ns"))
     own = before.group_by("stretch").agg(_col("is_own").any())
     facts = places.join(own, on="stretch", how="left", maintain_order="left")

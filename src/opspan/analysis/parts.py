@@ -1,15 +1,16 @@
 """Defines the parts of an answer: small frames of one rank that can be put together with those of other ranks.
 
     Part(rows): rows of several ranks are concatenated.
-    Part(rows, key): rows with equal keys become one row; numbers are summed if `rules` has no other rule.
+    Part(rows, key): rows with equal keys become one row; `rules` says how, and columns without a rule are summed.
     together(parts) -> Part: puts the parts of several ranks together, in their order.
     move(part, ranks, shift_ns) -> Part: gives ranks other numbers, and moves times to another clock.
     shift_times(part, shifts) -> Part: moves the times of each rank by a shift of its own.
     count_values(rows, key, value) -> Part: replaces the values by how often each value occurs.
     medians(part, key, name): the medians of values that were counted.
 
-A file in views/ computes its answer with two functions, `parts` and `rows`. `rows` gets the parts of one trace, or the
-parts of many files, put together. So one definition is enough for one file and for many.
+A module in views/ computes its answer with two functions: `parts` computes the parts of one trace. `rows` makes the
+answer from the parts of one trace, or from those of many files, put together. So one definition is enough for one file
+and for many.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from opspan.analysis.spans import bounded
 from opspan.tables.clocks import Shift, times
 
 _col = pl.col
-MOST_VALUES = 100_000  # if a part has more counted values, they are rounded to three digits, which limits the memory
+# if a part has more different values than this, they are rounded to three digits to limit the memory
+MOST_VALUES = 100_000
 _DIGITS = 3
 COLLECTIVES = "collectives"  # name of the part that has a row for each collective of each rank
 _COUNT = "values"
@@ -33,7 +35,7 @@ _COUNT = "values"
 class Part:
     rows: pl.DataFrame
     key: tuple[str, ...] | None = None
-    # names of columns, and their rules in RULES; other columns are summed
+    # the rule (a key of RULES) for each column; columns without a rule are summed
     rules: Mapping[str, str] = field(default_factory=dict)
     times: tuple[str, ...] = ()  # columns that are timestamps
     value: str | None = None  # the column whose values `count_values` has counted
@@ -41,7 +43,7 @@ class Part:
 
 Parts = dict[str, Part]
 
-# If all values are unknown, their sum is unknown, not 0.
+# Unlike polars' sum, the sum of nothing but nulls is null, not 0.
 _SUM = "sum"
 RULES: dict[str, Callable[[str], pl.Expr]] = {
     _SUM: lambda name: pl.when(_col(name).is_not_null().any()).then(_col(name).sum()),
@@ -55,8 +57,8 @@ RULES: dict[str, Callable[[str], pl.Expr]] = {
 
 
 def together(parts: Sequence[Part], *, again: bool = False) -> Part:
-    """Puts parts together. Groups keep the order in which they first occur, rank after rank. With `again`, the rows of
-    a single part are merged, too, if they have equal keys."""
+    """Puts parts together. Rows with new keys come after those of earlier ranks. With `again`, rows of a single part
+    that have equal keys are merged, too."""
     first = parts[0]
     if len(parts) == 1 and not again:
         return first
@@ -84,8 +86,8 @@ def _rule(rule: str, name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
-    """Renumbers ranks and moves times. `ranks` has the new number of each old number; `shift_ns` is added to the
-    times."""
+    """Gives ranks new numbers and moves times. `ranks` has the new number of each old number; `shift_ns` is added to
+    the times."""
 
     def number(rank: pl.Expr) -> pl.Expr:
         return rank.replace(list(ranks), list(ranks.values()))
@@ -93,7 +95,7 @@ def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
     is_other = any(before != after for before, after in ranks.items())
     changes = [number(_col("rank"))] if is_other and "rank" in part.rows.columns else []
     changes += [_col(name) + shift_ns for name in part.times] if shift_ns else []
-    # Rows of findings have a list of ranks and a list of ranges. These change, too.
+    # Rows of findings have lists of ranks and of ranges, in which the ranks and times change, too.
     if is_other and part.rows.schema.get("ranks") == pl.List(pl.Int32):
         changes.append(_col("ranks").list.eval(number(pl.element())))
     if (is_other or shift_ns) and isinstance(part.rows.schema.get("ranges"), pl.List):

@@ -1,12 +1,13 @@
 """Finds the critical path: for each moment of a run, the work, call or delay that everything else waited for.
 
-    path(trace, times, waits, graph) -> rank, pid, number, start_ns, end_ns, kind, range, work.
+    path(trace, times, waits, graph) -> a row for each piece of the path of a step: rank, pid, number, start_ns, end_ns,
+        kind, range, work.
     walk(graph) -> Walk: the path of each process, from its end back to its start.
 
-A row is a piece of the path. The pieces of a step follow each other without a gap and add up to its time. `number` is
-the row of the step in `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs
-to. `work` is the row of the work that runs in the piece, or is delayed in it. `graph` comes from path_graph.graph for
-`trace`, which must be attributed.
+The pieces of a step follow each other without a gap and add up to the time of the step. `number` is the row of the step
+in `times`. `kind` is one of path_cuts.KINDS. `range` is the row of the range that the piece belongs to. `work` is the
+row of the work that runs in the piece, or is delayed in it. `graph` comes from path_graph.graph for `trace`, which must
+be attributed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Walk:
     """The path of each process, from its last moment back to its first."""
 
     work: npt.NDArray[np.int64]  # rows of Graph.work that are on the path
-    stretches: pl.DataFrame  # the stretches on threads: thread (NONE if unknown), process, start_ns, end_ns
+    stretches: pl.DataFrame  # the parts of the path on threads: thread (NONE if unknown), process, start_ns, end_ns
 
 
 def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) -> pl.DataFrame:
@@ -59,9 +60,9 @@ def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) 
 
 
 def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pieces that lie in each step. The pieces were cut at the start and end of each step, so every piece
-    lies inside or outside of a step. `bounds` has the row of the first piece of each process, and then the number of
-    all pieces."""
+    """Returns the pieces in each step. The pieces were cut at the start and end of each step, so each lies fully inside
+    or outside of a step. `bounds` has the row of the first piece of each process, and at its end the number of all
+    pieces."""
     mine = steps.drop_nulls("process")
     processes = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     known = pieces.select("start_ns", "end_ns", process=pl.Series(processes))
@@ -75,7 +76,7 @@ def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.Data
     number = mine["number"].cast(pl.Int64).to_numpy()
     in_order = np.argsort(number, kind="stable")
     first, count, number = first[in_order], count[in_order], number[in_order]
-    # the steps follow each other without a gap, so a slice has their rows
+    # The steps follow each other without a gap, so their rows are one slice.
     if (first[1:] == first[:-1] + count[:-1]).all():
         rows = pieces.slice(int(first[0]) if first.size else 0, int(count.sum()))
     else:
@@ -105,7 +106,8 @@ def walk(graph: Graph) -> Walk:
     done = pl.max_horizontal("main_ns", "last_ns").fill_null(_col("start_ns"))
     columns = graph.processes.select("process", "start_ns", "end_ns", done, "main", "join", "last")
     for process, begin, end, at, thread, join, node in columns.iter_rows():
-        stretches.append((NONE, process, at, end))  # from `at` to `end`, only threads other than the main thread ran
+        # from `at` to `end` the process ran only on other threads than its main thread
+        stretches.append((NONE, process, at, end))
         while True:
             if node != NONE:
                 while node != NONE:
@@ -119,7 +121,9 @@ def walk(graph: Graph) -> Walk:
             if join == NONE:
                 stretches.append((thread, process, begin, at))
                 break
-            if what[join] == FOR_ROOM:  # the work that made room waited for other work, or for its launch
+            # A launch waited until this work began. The path goes on with what this work waited for: other work, or its
+            # own launch.
+            if what[join] == FOR_ROOM:
                 first = int(of_work[join])
                 node = before[first]
                 stretches.append((thread, process, int(launch_ns[first] if node == NONE else end_ns[node]), at))
@@ -135,8 +139,8 @@ def walk(graph: Graph) -> Walk:
 
 
 def _last_that_bound(joins: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each join, the last join of its thread at which the thread really waited. It may be the join itself,
-    but not a later one."""
+    """Returns, for each join, the last join of its thread, up to this one, at which the thread really waited. A join is
+    a moment at which a thread may wait (see path_graph)."""
     bound = joins.select("thread", "is_last").with_row_index("number")
     bound = bound.with_columns(pl.when("is_last").then("number").cast(pl.Int64))
     return bound.select(_col("number").forward_fill().over("thread").fill_null(NONE)).to_series().to_numpy()

@@ -1,7 +1,7 @@
 """Cuts the critical path into pieces: wherever a range, a call or a wait begins or ends on the thread of the path.
 
-    cut(path, trace, waits, graph, at) -> the pieces, with start_ns, end_ns, kind, range, work; and an array with the
-        row of the first piece of each process, and then the number of all pieces.
+    cut(path, trace, waits, graph, at) -> the pieces: start_ns, end_ns, kind, range, work. Also an array: the row of the
+        first piece of each process, and at the end the number of all pieces.
 
 `path` comes from path.on_path. `at` (process, time_ns) has further moments at which to cut the path.
 """
@@ -60,7 +60,7 @@ def _at_moments(path: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
 def _on_threads(
     path: pl.DataFrame, trace: Tables, waits: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the path with its threads, and the spans that cut it: ranges first, then calls, then waits."""
+    """Returns the path with its threads, and the spans that cut it, in this order: ranges, calls, waits."""
     ranges = openings(trace.ranges)
     others = [
         rows.select(

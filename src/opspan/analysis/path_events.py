@@ -1,17 +1,19 @@
-"""Finds which work waited for work of other streams: as the file states, or guessed from calls for events and from
-times.
+"""Finds which work waited for work of other streams. Some files state it; otherwise it is guessed from calls for events
+and from times.
 
-    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): pairs that the file states.
-    wait_call_edges(trace, work, threads) -> work, before: pairs for files that have calls such as cudaStreamWaitEvent
+    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): `work` waited for `before`, as
+        the file states.
+    wait_call_edges(trace, work, threads) -> work, before: guessed for files that have calls such as cudaStreamWaitEvent
         but do not say which work these calls wait for. Most files are like this.
-    timing_edges(work) -> work, before: pairs that are guessed from times.
+    timing_edges(work) -> work, before: guessed from times.
     sync_rows(trace, work) -> the waits that the tool recorded.
     last_ended(rows, work, by) -> for each row, the work that ended last before it.
 
-wait_call_edges assumes this: after a thread has told a stream to wait, the next work that it launches waits for the
-work that was launched last on another stream. timing_edges assumes that work waited for other work of its process if
-three things are true: it was launched early, its stream was free, and it begins within CLOSE of the end of that other
-work.
+wait_call_edges assumes: a call tells a stream to wait. The next work that the thread of the call launches is the work
+that waits. It waits for the work that was launched last on another stream before the call.
+
+timing_edges assumes that work waited for other work of its process if three things are true: it was launched early, its
+stream was free, and it begins within CLOSE of the end of the other work.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ if TYPE_CHECKING:
 _col = pl.col
 ON_STREAM = ("process", "device_id", "stream_id")
 _WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
-# ns; usually, work that waits for an event of another stream begins about 10 us after the event
+# ns; work that waits for an event of another stream usually begins about 10 us after the event
 CLOSE = 20_000
 
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each wait of a stream for an event, the first work after the wait (`work`) and the work that it
-    waits for (`before`). If the file does not name the event, `before` is the work of the process that ended last
-    before `work` began."""
+    """Returns, for each wait of a stream for an event, two pieces of work. `work` is the first work after the wait,
+    `before` is the work that it waits for. If the file does not name the event, `before` is the work of the process
+    that ended last before `work` began."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:
@@ -64,10 +66,11 @@ def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl
 
 
 def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits that the tool recorded: call, waiting stream, and the stream and event that it waits for."""
+    """Returns the waits that the tool recorded: the call, the stream that waits, and the stream and the event that it
+    waits for."""
     rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
-    # Tools write device 0 for every wait. If the process used only one device, the wait was on that device.
+    # Tools write device 0 for every wait. If the process used only one device, that device is taken instead.
     used = trace.work.select(*PROCESS, "device_id", "kind") if rows.height else rows
     used = used.filter(_col("kind") == "kernel").select(*PROCESS, "device_id").unique()
     used = used.group_by(PROCESS).agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
@@ -81,8 +84,8 @@ def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Returns pairs of work and of other work that it is assumed to have waited for. Returns none if the file itself
-    states what streams wait for. `work` has process, stream, launch_ns, thread."""
+    """Returns pairs: `work`, and the work `before` that it is assumed to have waited for. The result is empty if the
+    file itself states what streams wait for. `work` has process, stream, launch_ns, thread."""
     nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     if (trace.work["kind"] == "sync").any():
         return nothing
@@ -119,8 +122,8 @@ def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) ->
 
 
 def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the edges that times suggest. `work` has process, start_ns, end_ns, launch_ns, and before_ns (the end of
-    the work that a row is known to have waited for)."""
+    """Returns the pairs that times suggest. `work` has process, start_ns, end_ns, launch_ns, and before_ns: the end of
+    the work that a row is already known to have waited for."""
     rows = work.select(
         "process",
         "start_ns",
@@ -128,7 +131,7 @@ def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
         work=pl.int_range(pl.len(), dtype=pl.Int64),
     )
     rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
-    ended = work if rows.height else work.clear()  # sorting takes long and is needed only if there are rows
+    ended = work if rows.height else work.clear()  # sorting takes long, so it is left out if there are no rows
     ended = ended.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
     rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)
     rows = rows.filter(_col("end_ns") > _col("since"), _col("start_ns") - _col("end_ns") <= CLOSE)
@@ -136,8 +139,8 @@ def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def last_ended(rows: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
-    """Returns, for each row, the number of the work that ended last, but not after the row's `until_ns`. Only work with
-    the same values in the columns `by` counts."""
+    """Returns, for each row, the number of the work that ended last until the row's `until_ns`. Only work with the
+    row's values in the columns `by` counts."""
     ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
     return _last(rows, "until_ns", ended, "end_ns", "before", by)
 
@@ -151,9 +154,9 @@ def _last(
     by: tuple[str, ...],
     strategy: Literal["backward", "forward"] = "backward",
 ) -> pl.Series:
-    """Returns, for each row, the value of the last row of `known` that is not later, or with `forward` of the first
-    that is not earlier. The columns `by` must be equal. The value is null if there is no such row. `known` is sorted by
-    `time`."""
+    """Returns, for each row, the `value` of the last row of `known` whose `time` is not after the row's `at`. With the
+    strategy `forward`, it is the first row of `known` whose `time` is not before `at`. Only rows of `known` with the
+    row's values in the columns `by` count; without one, the result is null. `known` is sorted by `time`."""
     if not rows.height or not known.height:
         return pl.Series(value, [None] * rows.height, dtype=known.schema[value])
     if len(by) == 1:

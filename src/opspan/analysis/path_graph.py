@@ -1,12 +1,13 @@
-"""Builds the graph that shows what waited for what. `path` walks it from the end back, `what_if` walks it forward.
-docs/analysis.md, "path", has the rules.
+"""Builds the graph that shows what waited for what. `path` walks through it from the end back, `what_if` from the start
+forward. docs/analysis.md, "path", has the rules.
 
     graph(trace, steps, waits) -> Graph.
 
-Work waits for the call that launched it, for the work before it on its stream, for events and for the nodes of its CUDA
-graph. A thread does one thing after the other. At a *join* it also waits for something else: for the work that a call
-waits for, for work whose start makes room in a full launch queue (launch_queue), or for another thread. The graph has
-only the joins of a thread, because the times of everything else that the thread does follow from its joins.
+Work waits for the call that launched it, for the work before it on its stream, for events, and for other nodes of its
+CUDA graph. A thread does one thing after the other. At a *join*, a thread may also wait for something else: for the
+work that a call waits for, for another thread, or, if the launch queue is full, for the start of work (launch_queue).
+The graph has only the joins of a thread, because the times of everything else that the thread does follow from its
+joins.
 """
 
 from __future__ import annotations
@@ -50,23 +51,25 @@ _WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
 
 @dataclass(frozen=True)
 class Graph:
-    """Processes, threads, work and joins. They refer to each other by row number, or NONE."""
+    """The processes, threads, work and joins of a trace. References between them are row numbers, or NONE."""
 
-    # The columns process, rank, pid, start_ns, end_ns, and:
+    # A row for each process: process, rank, pid, start_ns, end_ns, and:
     #   main, main_ns: the main thread, and the time when it was done.
     #   join: the last join of the main thread.
-    #   last, last_ns: the work that ended later than the main thread, and the time when it ended.
+    #   last: the work that ended last, if it ended later than the main thread; otherwise NONE.
+    #   last_ns: the time when the last work ended.
     processes: pl.DataFrame
-    # The columns thread, process, rank, pid, tid.
+    # A row for each thread: thread, process, rank, pid, tid.
     threads: pl.DataFrame
-    # Rows are in order of start_ns. The columns are process, row, range, start_ns, end_ns, what, and:
+    # A row for each piece of work, in order of start_ns: process, row, range, start_ns, end_ns, what (its kind of
+    # time), and:
     #   launch_ns, thread: the time when the work was launched, and the thread that launched it.
     #   join: the last join of this thread before the launch.
-    #   before: the other work that the work waited for longest.
+    #   before: of all other work that it waited for, the work that ended last.
     work: pl.DataFrame
-    # The columns work, before: a row for each pair of work and other work that it waited for.
+    # A row for each pair of pieces of work: `work` waited for `before`.
     edges: pl.DataFrame
-    # Rows are in order of thread, time and reason. The columns are thread, process, time_ns, what (the reason), and:
+    # A row for each join, in order of thread, time and reason: thread, process, time_ns, what (the reason), and:
     #   target_ns: the time when the wait was over, because work ended or began, or another thread was done.
     #   work: the work that ended or began, or NONE.
     #   other, entry: the other thread, and the last join of the other thread until target_ns; or NONE.
@@ -76,8 +79,8 @@ class Graph:
 
     @cached_property
     def order(self) -> Order:
-        """The part of a replay that is the same for every change. It is kept because findings replay a graph several
-        times."""
+        """The part of a replay that is the same for every change. It is computed once, because findings replay a graph
+        several times."""
         return order_of(self.processes, self.work, self.edges, self.joins)
 
 
@@ -128,12 +131,13 @@ def _graph(
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
         before=before.cast(pl.Int32),
     )
-    edges = edges.cast(ROW_NUMBER)  # saves memory, because there may be more edges than rows of work
+    edges = edges.cast(ROW_NUMBER)  # a smaller type saves memory: there may be more edges than rows of work
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
 def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
-    """Adds the end of each process: the end of its main thread, or of work that ended later."""
+    """Adds when the main thread ended, and the last work if it ended later. Adds the last join of the main thread,
+    too."""
     every = work.select("process", "end_ns", last=pl.int_range(pl.len(), dtype=pl.Int64))
     latest = _col("end_ns").max()
     ended = sum_by(every, ("process",), last_ns=latest, last=_col("last").filter(_col("end_ns") == latest).last())
@@ -164,7 +168,8 @@ def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def _places(calls: pl.DataFrame, height: int) -> pl.Series:
-    """Returns, for each row of the trace's table calls, its row number in `calls`. The table has `height` rows."""
+    """Returns, for each row of the trace's table of calls, its row number in `calls`. `height` is the height of that
+    table."""
     if calls.height == height:
         return calls["call"]
     every = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, height)
@@ -172,7 +177,7 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work of devices that took any time, sorted by its start."""
+    """Returns the work of devices that took time, sorted by its start. `stream` is the number of its stream."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))
@@ -189,7 +194,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns when each piece of work was launched, and by which thread; null and NONE if these are unknown."""
+    """Returns, for each piece of work, when it was launched and by which thread; null and NONE if unknown."""
     called = calls.select("thread", called_ns="start_ns", returned_ns="end_ns")
     rows = called[place.gather(work["call"])] if calls.height else called.clear(work.height)
     main = processes["main"].gather(work["process"]) if work.height else work["process"]
@@ -202,16 +207,16 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
 
 
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns all pairs of work and other work that it waited for. Also returns, for each row of work, the other work
-    that it waited for longest."""
+    """Returns the edges: pairs of `work` and the work `before` that it waited for. Also returns, for each row of work,
+    the `before` that ended last."""
     rows = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
     in_order = _before_on_stream(rows)
     edges = rows.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
     more = [event_edges(trace, rows, work, calls)]
     called = work["call"].drop_nulls()
     if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
-        # If a call launched several pieces of work, these are nodes of a CUDA graph. Nodes wait for each other on any
-        # stream.
+        # If a call launched several pieces of work, it launched a CUDA graph, and the pieces are the graph's nodes. A
+        # node may wait for a node on another stream.
         launches = pl.Series(np.flatnonzero(counts > 1), dtype=ROW_NUMBER)
         nodes = rows.filter(_col("call").is_in(launches.implode()))
         more.append(nodes.select("work", last_ended(nodes, work, ("process", "call")).alias("before")))
@@ -221,7 +226,8 @@ def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.D
 def _with_inferred(
     edges: pl.DataFrame, before: pl.Series, trace: Tables, work: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Adds the edges that the file does not state (path_events.py). `work` must have launch_ns and thread."""
+    """Adds edges that are guessed, because the file does not state them (path_events.py). `work` must have launch_ns
+    and thread."""
     edges, before = _with_more(edges, before, wait_call_edges(trace, work, threads), work)
     ends = work["end_ns"].gather(before.set(before == NONE, None))
     return _with_more(edges, before, timing_edges(work.with_columns(before_ns=ends)), work)
@@ -238,7 +244,7 @@ def _with_more(
 
 
 def _before_on_stream(work: pl.DataFrame) -> pl.Series:
-    """Returns, for each row of work, the work of its stream that ended last before it."""
+    """Returns, for each row of work, the work of its stream that ended last before it began."""
     streams, start, end = (work[name].to_numpy() for name in ("stream", "start_ns", "end_ns"))
     before = np.full(work.height, NONE, dtype=np.int64)
     every = np.arange(work.height)
@@ -246,7 +252,7 @@ def _before_on_stream(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
-        # Usually, each piece of work begins after the previous one has ended.
+        # On most streams, each piece of work begins after the one before it has ended, so there is nothing to sort.
         if (start[mine[1:]] >= end[mine[:-1]]).all():
             before[mine[1:]] = mine[:-1]
             continue
@@ -297,8 +303,9 @@ def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: p
 
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
-    """Adds `entry`. For a join with another thread, this is the last join of the other thread until target_ns. If the
-    other thread was done at target_ns and got new work at the same moment, it is the last join before the new work."""
+    """Adds `entry`: for a join with another thread, the last join of that thread until target_ns. At target_ns the
+    other thread may also get new work. The join of that new work does not count if the wait is for the other thread to
+    be done."""
     targets = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})

@@ -5,9 +5,8 @@
     at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later.
     bound_by(work) -> for each row of work, the other work that it waited for last.
 
-These rules are assumed: if a thread other than the main thread begins to do something after it was idle, the main
-thread gave it that work. If the other thread runs autograd or launches work, the main thread waits for it while the
-main thread does nothing itself.
+Two rules are assumed. If another thread begins to do something after it was idle, the main thread gave it that work. If
+the other thread runs autograd or launches work, the main thread waits for it while the main thread does nothing itself.
 """
 
 from __future__ import annotations
@@ -24,19 +23,20 @@ from opspan.analysis.spans import LEAST, MOST, PROCESS, THREAD, in_order, length
 from opspan.tables.same import unlike
 
 _col = pl.col
-NONE: Final = -1  # used in place of a missing row number
+NONE: Final = -1  # stands for a missing row number
 _AUTOGRAD = ("backward", "engine")
-# The reasons of joins. Joins of the same moment are computed in this order.
+# The reasons of joins. Joins at the same time are in the order of these numbers.
 FOR_WORK: Final = 0
 FOR_THREAD: Final = 1  # this thread waited until another thread was done
 BEGUN: Final = 2  # the main thread gave this thread something to do
-FOR_ROOM: Final = 3  # work began and so made room in a full queue for a launch of this thread
+FOR_ROOM: Final = 3  # a launch of this thread waited until work began, which made room in the full launch queue
 JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".split(), pl.Int64)
 
 
 def at_or_before(rows: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
     """Returns, for each row, the number of the last row of `known` that has the same value in `by` and is not later
-    (time_ns), or NONE. `known` must be in order of `by` and time. With `strict` only earlier rows count."""
+    (time_ns). Returns NONE if there is none. `known` must be in order of `by` and time. With `strict` only earlier rows
+    count."""
     column = _col(by).fill_null(NONE).cast(pl.Int64).alias("by")
     return native.latest(
         rows.select(column, _col("time_ns").cast(pl.Int64)),
@@ -56,7 +56,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
-    """Returns the number of each row's thread in `threads` (see path_graph.Graph), or NONE."""
+    """Returns, for each row, the number of its thread in `threads` (see path_graph.Graph), or NONE."""
     key = unlike(by, rows, threads)
     if not key:
         return np.zeros(rows.height, dtype=np.int64)
@@ -73,9 +73,9 @@ def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...
 def main_threads(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the main thread of each process. The first of these rules that decides counts: the thread on which most
-    steps end; the thread whose number is the number of the process; the thread that was in ranges longest (without
-    backward); the thread with most calls."""
+    """Returns the main thread of each process. It is the thread on which most steps end. If this does not decide, it is
+    the thread whose number is that of the process. If there is none, it is the thread that was in ranges longest
+    (without backward), and last, the thread with most calls."""
     if threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)
@@ -100,7 +100,7 @@ def main_threads(
 def handovers(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the joins between main threads and others. `calls` has a column has_work: whether the call launched
+    """Returns the joins of main threads with other threads. `calls` has a column has_work: whether the call launched
     work."""
     none = pl.DataFrame(schema=JOINS)
     main = processes["main"]
@@ -129,8 +129,8 @@ def handovers(
 
 def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
     """Returns the joins. `items` are the ranges and calls of other threads, in order of thread and time. `times` are
-    the moments at which main threads did something, in order of process and time; the first time of each process is
-    LEAST."""
+    the moments at which main threads began or ended something, in order of process and time. The first time of each
+    process is LEAST."""
     place = at_or_before(items.select("process", time_ns="start_ns"), times, "process")
     is_same = _col("process") == _col("process").shift(-1)
     idle = times.select(since="time_ns", until=pl.when(is_same).then(_col("time_ns").shift(-1)))
@@ -178,8 +178,8 @@ def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
 
 
 def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each row of work, the other work that it waited for last. This is NONE if the launch came after the
-    end of that other work, or if no such work is known."""
+    """Returns, for each row of work, the other work that it waited for last. It is NONE if no such work is known, or if
+    that work ended before the launch."""
     ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
     is_launched = (work["launch_ns"] > ends).fill_null(value=False)
     return work["before"].set(is_launched, NONE).to_numpy()

@@ -1,10 +1,10 @@
 """The peaks of devices, as their makers publish them: operations per second for each type, and bytes per second.
 
-    TABLE -> patterns of device names, in upper or lower case, with their Peaks; the first pattern that fits counts.
+    TABLE -> pairs: a pattern of device names (upper or lower case), and Peaks. The first pattern that fits counts.
 
-All figures are for dense products (data sheets give twice as much with structured sparsity), at the highest clock rate,
-with sums in fp32 if these are slower. fp64 and fp32 are figures of matrix units if the maker has them. A type is left
-out if the maker does not publish it or sources differ. docs/peaks.md is made from this table.
+All figures are for dense products (data sheets give twice as much with structured sparsity), at the highest clock rate.
+If products with sums in fp32 are slower, their figure is taken. fp64 and fp32 are figures of matrix units if the maker
+has them. A type is left out if the maker does not publish it or sources differ. docs/peaks.md is made from this table.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ class Peaks:
     flops: Mapping[str, float]  # operations per second, for each type
     bandwidth: float | None  # bytes per second
     source: str
-    units: int | None = None  # number of multiprocessors, or of the maker's similar units
-    may_be_part: bool = False  # a device of this name may be half of a card; then it has half of the units
+    units: int | None = None  # number of multiprocessors, or of what the maker calls them
+    may_be_part: bool = False  # a device of this name may be half of a card; it then has half of the units
 
     def of_products(self, type_: str | None) -> float | None:
-        """Returns the peak of products. Products in tf32 run in fp32 on devices that do not have tf32."""
+        """Returns the peak of matrix products. If the device has no tf32, products in tf32 run in fp32."""
         return self.flops.get(type_ or "", self.flops.get("fp32") if type_ == "tf32" else None)
 
     def of_elements(self, type_: str | None) -> float | None:
-        """Returns the peak of element-wise ops: they compute in fp32 (fp64 for fp64 inputs), whatever they read."""
+        """Returns the peak of element-wise ops. They compute in fp32 (fp64 for fp64 inputs), whatever type they
+        read."""
         return self.flops.get("fp64" if type_ == "fp64" else "fp32")
 
 
@@ -52,7 +53,7 @@ def _device(
     return pattern, Peaks(name, flops, bandwidth * _T, source, units, may_be_part)
 
 
-_NO = None  # unknown
+_NO = None  # the figure is unknown
 _SXM: Tera = (66.9, 66.9, 494.7, 989.4, 989.4, 1978.9, 1978.9)
 _NVL: Tera = (60, 60, 417.5, 835.5, 835.5, 1670.5, 1670.5)
 _PCIE: Tera = (51.2, 51.2, 378, 756, 756, 1513, 1513)
@@ -127,7 +128,7 @@ TABLE: tuple[tuple[str, Peaks], ...] = (
     _device(
         r"\bMI210\b", "MI210", 104, (45.3, 45.3, _NO, 181, 181, _NO, 181), 1.6384, "AMD Instinct MI210, data sheet"
     ),
-    _device(  # for torch, each of the two dies of a card is a device
+    _device(  # torch sees each of the card's two dies as a device
         *(r"\bMI250X\b", "MI250X", 110, (47.9, 47.9, _NO, 191.5, 191.5, _NO, 191.5), 1.6384),
         "AMD Instinct MI250X, data sheet: half of the card",
     ),
@@ -145,7 +146,7 @@ TABLE: tuple[tuple[str, Peaks], ...] = (
         *(r"\bMI355X\b", "MI355X", 256, (78.6, 157.3, _NO, 2516.6, 2516.6, 5033.2, 5033.2), 8),
         "AMD Instinct MI355X, data sheet",
     ),
-    _device(  # for torch, a device is one of the two stacks of a card, or both
+    _device(  # torch sees one of the card's two stacks, or both, as a device
         *(r"\bMax 1550\b", "Max 1550", 128, (52.4, 52.4, 419.4, 838.9, 838.9, _NO, 1677.7), 3.2768, _MAX.format(1.6)),
         may_be_part=True,
     ),

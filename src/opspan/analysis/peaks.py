@@ -1,11 +1,11 @@
-"""Finds the peaks of each device that a run used: in the table of makers' figures, in the trace, or from the user.
+"""Finds the peaks of each device that a run used. They come from the table of makers' figures, the trace, or the user.
 
     of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown.
     parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM").
 
-No share of a peak is computed for devices that are not in the table, unless the user gives the peak. If the file shows
-that a device is only a part of a card (a slice of MIG, a partition), its peak of operations is the card's peak times
-the share of the multiprocessors. The bandwidth of such a part is unknown because files do not have it.
+If a device is not in the table and the user does not give its peaks, no share of a peak is computed. A device may be
+only a part of a card (a slice of MIG, a partition). Its peak of operations is the card's peak times its share of the
+card's multiprocessors. The bandwidth of a part is unknown because files do not have it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from opspan.errors import UsageError
 from opspan.printable import printable
 
 _MIG = re.compile(r"\bMIG\b", re.IGNORECASE)
-# A virtual GPU (GRID A100-10C, A40-8Q) has a part of a card's time, but files do not say how much.
+# A virtual GPU (GRID A100-10C, A40-8Q) has a part of a card's time, but files do not say how large a part.
 _VIRTUAL = re.compile(r"\bGRID\b|-[0-9]+[ABCQ]\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class UserPeaks:
-    """The peaks that a user gives: a device of the table, or figures, which take precedence over the device's."""
+    """The peaks that a user gives: a device of the table, or single figures, which override those of the device."""
 
     device: Peaks | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def _device_named(name: str | None) -> Peaks | None:
 def of_devices(
     devices: pl.DataFrame, used: Iterable[tuple[int | None, int | None]], user_peaks: UserPeaks
 ) -> dict[tuple[int | None, int | None], Peaks | None]:
-    """Returns the peaks of each device. `used` has rank and number of each device."""
+    """Returns the peaks of each device. `used` has the rank and the number of each device."""
     rows = {
         (row["rank"], row["device_id"]): row for row in devices.unique(["rank", "device_id"], keep="first").to_dicts()
     }
@@ -104,8 +104,8 @@ def _by_name(row: Mapping[str, object]) -> Peaks | None:
         return None
     is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)
     if isinstance(units, int) and peaks.units and 0 < units < peaks.units:
-        # A device with fewer units is taken for a partition, as AMD's cards have them, if its number of units divides
-        # the card's number. Other differences arise because units are counted in different ways.
+        # AMD's cards can be partitioned into equal devices. So a device with fewer units is a partition if its number
+        # of units divides the card's number. In other cases units are only counted in another way.
         is_share = is_part or peaks.units % units == 0
         return _part(peaks, units, peaks.units) if is_share else peaks
     return None if is_part else peaks

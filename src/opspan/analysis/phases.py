@@ -4,12 +4,12 @@
 
 Some ranges state a phase: backward and engine ranges state backward, torch's Optimizer.step#... and
 enumerate(DataLoader)#... state optimizer and data, and ranges that the program named after a phase state that phase. A
-range has its own phase, or that of the nearest range around it that states a phase. Ops, modules and scripts without a
-phase are forward.
+range has the phase that it states itself, or that the nearest range around it states. If there is none, ops, modules
+and scripts are forward.
 
-A step of a serving engine states the phase of all that is in it (`engine_labels`): prefill, decode, mixed (requests of
-both) or diffusion. So what runs there is not forward, whatever ranges around it in the step are called. If the label
-does not tell the phase, the rules of training apply.
+A step of a serving engine states the phase of everything inside it (`engine_labels`): prefill, decode, mixed (requests
+of both) or diffusion. This phase counts even if ranges inside the step are named forward, for example. If the label of
+the step does not tell the phase, the rules of training apply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opspan.analysis.nest import nearest
 _col = pl.col
 PHASES = pl.Enum(["forward", "backward", "optimizer", "data", *SERVING_PHASES])
 
-# Names that state a phase, in lower case. A name of the program must match completely.
+# The names that state each phase, in lower case. A name that the program chose must match completely.
 _SAYS = {
     "optimizer": r"^(optimizer\.(step|zero_grad)(#.*)?|optimizer|optimizer[ _]step|zero[ _]grad)$",
     "data": r"^(enumerate\(dataloader\)#.*|data|data[ _]?load(ing|er)?|load[ _](data|batch))$",
@@ -41,7 +41,7 @@ def phases(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_serving(ranges: pl.DataFrame, names: pl.Series, phase: pl.Series) -> pl.Series:
-    """Returns the phases, with those of serving in steps of engines."""
+    """Returns the phases. In steps of serving engines, they are those of the engine's labels."""
     labels = engine_labels(names).select("name", _col("phase").cast(PHASES)).drop_nulls()
     if not labels.height:
         return phase
@@ -51,12 +51,12 @@ def _in_serving(ranges: pl.DataFrame, names: pl.Series, phase: pl.Series) -> pl.
 
 
 def says_phase(names: pl.Series) -> pl.Series:
-    """Returns, for each name, whether it states a phase. Ranges with such names are never steps, but parts of steps."""
+    """Returns, for each name, whether it states a phase. Ranges with these names are parts of steps, never steps."""
     return names.is_in(_phase_of(names)["name"].implode()).fill_null(value=False)
 
 
 def _phase_of(names: pl.Series) -> pl.DataFrame:
-    """Returns the distinct names that state a phase, with the phase."""
+    """Returns the distinct names that state a phase, each with its phase (`says`)."""
     lower = pl.col("name").cast(pl.String).str.to_lowercase()
     says = pl.lit(None, dtype=PHASES)
     for phase, pattern in _SAYS.items():

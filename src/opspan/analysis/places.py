@@ -9,11 +9,11 @@
         have it.
     is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`.
 
-The typical step belongs to the first process that has steps (`ranks` is their order). It is the first step with as many
-ranges as the median step. The typical steps of two runs are aligned by the longest sequence of names and modules that
-both have, so if a run has a new range, the ranges after it keep their partners. Ranges without a partner in this
-sequence are partners if their names, modules and places are equal. If steps are too long to be aligned, this rule is
-used for all ranges.
+The typical step belongs to the first process that has steps (`ranks` gives the order). It is the first step with as
+many ranges as the median step. The typical steps of two runs are aligned by the longest sequence of names and modules
+that both have. So if a run has a new range, the ranges after it keep their partners. Ranges outside of this sequence
+are partners if their names, modules and places are equal. If steps are too long to be aligned, this rule is used for
+all ranges.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from opspan.row_numbers import ROW_NUMBER
 _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
-MOST = 25_000_000  # largest number of pairs of ranges that are compared; each pair takes two bytes
+MOST = 25_000_000  # the most pairs of ranges that are compared to align steps; each pair takes two bytes
 
 ROW = pl.int_range(pl.len(), dtype=ROW_NUMBER)
 Numbers = npt.NDArray[np.int64]
 
 
 def number_values(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
-    """Replaces several columns by one number, so that later groupings hash one column only."""
+    """Returns the distinct values of several columns, and for each row the number of its value. Later groupings need to
+    hash only this number."""
     groups = rows.select(keys).with_columns(ROW.alias("row")).group_by(keys).agg("row")
     which = groups.select(number=ROW, row="row").explode("row").drop_nulls("row")
     return groups.select(keys), _put(which["row"], which["number"], rows.height)
@@ -52,7 +53,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
         stretch = pl.Series([], dtype=ROW_NUMBER)
     rows = parts.select(*PROCESS, "tid", "start_ns", stretch=stretch, name=number_values(parts, _NAME)[1], row=ROW)
     inside = rows.drop_nulls("stretch")
-    # Sorts by time; rows of the same time keep their order.
+    # Both sorts are stable: rows of the same time keep their order.
     order = inside if inside["start_ns"].is_sorted() else inside.sort("start_ns", maintain_order=True)
     order = order.select("row", key=_col("stretch").cast(pl.UInt64) * 2**32 + _col("name"))
     order = order.sort("key", maintain_order=True).with_columns(at=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -66,7 +67,8 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
 
 
 def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns the number of each row's step. If steps overlap, the step that began last counts."""
+    """Returns, for each row, the number of its step. If several steps contain the row, the one that began last
+    counts."""
     pairs = within(parts, "start_ns", steps, PROCESS)
     order = steps.sort(*PROCESS, "start_ns")
     if order.select((_col("start_ns") < _col("end_ns").shift(1).over(PROCESS)).any()).item():
@@ -77,14 +79,14 @@ def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
 
 
 def _put(rows: pl.Series, values: pl.Series, height: int) -> pl.Series:
-    """Returns a column of this height that has the given values in the given rows, and null in all other rows. A row
-    must not be given twice."""
+    """Returns a column with `height` rows: `values` in the given rows, null in all others. Each row may be given only
+    once."""
     column = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
     return column.scatter(rows, values) if len(rows) else column
 
 
 def _typical(inside: pl.DataFrame, ranks: Sequence[int]) -> pl.DataFrame:
-    """Returns the rows of the typical step: row, position."""
+    """Returns the rows of the typical step (row), and their positions in it (position)."""
     nth = _col("rank").replace_strict(ranks, list(range(len(ranks))), default=len(ranks), return_dtype=pl.Int64)
     first = inside.select(PROCESS).unique().sort(nth, "rank", "pid", nulls_last=True).head(1)
     inside = inside.join(first, on=PROCESS, how="semi", nulls_equal=True)
@@ -117,7 +119,8 @@ def is_too_long(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
 
 def _align(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Numbers, Numbers]]:
-    """Returns the typical steps of both runs, and the row numbers of equal ranges in these steps."""
+    """Returns the typical steps of both runs, and the row numbers of the ranges that both have, as two equally long
+    arrays."""
     before, after = _sequences(one, other)
     a, b = before["token"].to_numpy(), after["token"].to_numpy()
     start, end = _alike(a, b)
@@ -135,7 +138,8 @@ def _align(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
 
 
 def _sequences(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the typical steps in order, with `token`: a number for each name and module."""
+    """Returns the typical steps of both runs, in order. `token` is a number that is equal for equal names and
+    modules."""
     sides = [frame.drop_nulls("position").sort("position") for frame in (one, other)]
     names = pl.concat([side.select(_NAME) for side in sides]).unique(maintain_order=True).with_row_index("token")
     before, after = (side.join(names, on=_NAME, how="left", nulls_equal=True, maintain_order="left") for side in sides)
@@ -147,7 +151,7 @@ def _pairs(height: int, width: int) -> int:
 
 
 def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, int]:
-    """Returns how many elements are equal at the start, and how many of the rest are equal at the end."""
+    """Returns how many elements are equal at the start, and how many of the remaining ones are equal at the end."""
     shorter = min(len(a), len(b))
     differs = np.flatnonzero(a[:shorter] != b[:shorter])
     start = int(differs[0]) if len(differs) else shorter
@@ -156,7 +160,8 @@ def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, i
 
 
 def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
-    """Returns the longest common subsequence; if there are several, one whose elements come early."""
+    """Returns the positions of the longest common subsequence in `a` and in `b`. Of several, it takes one with early
+    elements."""
     # long[i, j] is the length of the longest common subsequence of a[:i] and b[:j].
     long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)
     for row, token in enumerate(a):

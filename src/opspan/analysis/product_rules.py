@@ -1,4 +1,4 @@
-"""The cost rules of products: of torch, of compilers and libraries under it, of FlashAttention, aiter and vLLM.
+"""The cost rules of products: of torch's ops, and of libraries such as cuDNN, FlashAttention, aiter and vLLM.
 
 Numbers in rules are positions of arguments. Signatures were read from torch's schemas and from the sources of the
 libraries. If versions differ, a rule uses only the arguments that all versions have, or the cost is unknown.
@@ -16,7 +16,7 @@ from opspan.analysis.attention import Attention
 from opspan.analysis.op_cost import CostRule, Formula, OutputSize, Sizes, Values, Writes, elements
 from opspan.analysis.products import Convolution
 
-# Torch's numbers of types. If an op takes a type as an argument, the value is such a number.
+# Torch's numbers of types. An argument that names a type is recorded as such a number.
 _NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
 _FP4 = "float4_e2m1fn_x2"
 
@@ -37,8 +37,8 @@ def _for_each_name(prefix: str, names: str, rule: CostRule) -> dict[str, CostRul
 
 
 def _with_type(writes: Writes, at_: int) -> Writes:
-    """Returns outputs with the type that argument `at_` names. If that argument is None, they have the type of the
-    computation."""
+    """Returns outputs whose type is named by the argument `at_`. If this argument is None, it is the type that the op
+    computes in."""
 
     def typed(sizes: Sizes, values: Values) -> list[OutputSize]:
         type_ = values[at_]
@@ -48,8 +48,8 @@ def _with_type(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Returns whether there is one scale, or one for each row. If so, the type is not packed, because packed types have
-    a scale for each block."""
+    """Returns whether there is one scale, or one for each row. This excludes packed types, which have a scale for each
+    block."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -65,8 +65,8 @@ _grouped = _rule("2 M N K, of all groups", of.grouped, (0, 1, 2, 3), of.grouped_
 
 
 def _multiplied_vector(matrix: int) -> CostRule:
-    """Returns the rule of a matrix times a vector. `matrix` is the position of the matrix: 1 if an addend comes first,
-    else 0."""
+    """Returns the rule of a matrix times a vector. `matrix` is the position of the matrix: 1 if an addend comes before
+    it, else 0."""
     out: Writes = lambda sizes, _: [(sizes[matrix][0], None)]  # noqa: E731
     return _rule(_VECTOR, lambda sizes, _: 2 * elements(sizes[matrix]), range(matrix + 2), out, matrix)
 
@@ -84,8 +84,8 @@ _DOT = _rule("2 K", lambda sizes, _: 2 * elements(sizes[0]), (0, 1), _dot_out)
 
 
 def _size(at_: int, dimension: int = -1, times: int = 1) -> Callable[[Sizes, Values], int]:
-    """Returns a function that computes the number of columns of the output. This is the size of argument `at_` in
-    `dimension`, multiplied by `times`."""
+    """Returns a function that computes how many columns the output has: the size of argument `at_` in `dimension`,
+    times `times`."""
     return lambda sizes, _: int(sizes[at_][dimension]) * times
 
 
@@ -99,12 +99,12 @@ def _pair_of_products(sizes: Sizes, values: Values) -> int | None:
 
 
 def _linear_pointwise(sizes: Sizes, values: Values) -> int | None:
-    """Counts inputs times weights. The weights are argument 1 if there are six arguments, otherwise argument 2."""
+    """Counts inputs times weights. The weights are argument 1 if the op has six arguments, otherwise argument 2."""
     return of.weights(0, 1 if len(sizes) == 6 else 2)(sizes, values)
 
 
 def _sparse_rows(sizes: Sizes, _: Values) -> int:
-    """Counts a sparse product: half of the elements are kept and multiplied."""
+    """Counts a product with a sparse matrix. Half of its elements are kept, and only these are multiplied."""
     return 2 * int(prod(sizes[0]) * sizes[2][-1])
 
 
@@ -166,8 +166,8 @@ def _gradients(transposed: int | None, groups: int | None, mask: int) -> CostRul
 
 
 def _of_pointwise(sizes: Sizes, values: Values) -> int:
-    """Counts a convolution with two overloads. In the second overload, another tensor comes before the weights, so the
-    positions of the weights and of all arguments after them are higher by one."""
+    """Counts a convolution that has two overloads. In the second, an additional tensor comes before the weights, which
+    shifts the positions of the weights and of all later arguments by one."""
     return (Convolution(4, 3, 5) if values[3] is not None else Convolution(5, 4, 6, weight=2)).flops(sizes, values)
 
 
@@ -230,8 +230,8 @@ _BACKWARD = "2 (pairs of query and key) (heads) (3 widths of keys + 2 widths of 
 
 def _attention(attention: Attention, reads: Sequence[int] | None = None) -> CostRule:
     first = attention.first
-    # A forward reads query, key and value. A backward also reads the gradient before these arguments, and the result
-    # and its logarithms after them.
+    # A forward reads query, key and value. A backward also reads the gradient, which comes first, and the forward's
+    # result and its logarithms, which come last.
     if reads is None:
         reads = range(6) if attention.is_backward else range(first, first + 3)
     says = _BACKWARD if attention.is_backward else _FORWARD
@@ -312,7 +312,7 @@ _ATTENTIONS: dict[str, CostRule] = {
 
 
 def _marlin(sizes: Sizes, values: Values) -> int:
-    """Returns N, the middle one of three values M, N, K that follow each other. The input has the sizes [M, K]."""
+    """Returns N. The values contain M, N, K one after another, and the input has the sizes [M, K]."""
     rows, inner = prod(sizes[0][:-1]), sizes[0][-1]
     for one, columns, other in zip(values, values[1:], values[2:], strict=False):
         if (one, other) == (rows, inner) and isinstance(columns, int) and not isinstance(columns, bool):
@@ -321,15 +321,15 @@ def _marlin(sizes: Sizes, values: Values) -> int:
 
 
 def _experts(sizes: Sizes, _: Values) -> int:
-    """Counts a mixture of experts. Its arguments are tokens [T, H], the weights of both layers [E, N, H] and [E, H, I],
-    the weights of the chosen experts, and the chosen experts [T, k]."""
+    """Counts a mixture of experts. The arguments are tokens [T, H], the weights of both layers ([E, N, H] and [E, H,
+    I]), the routing weights of the chosen experts, and the chosen experts [T, k]."""
     tokens, first, second, _, chosen = sizes[:5]
     width = second[1]
     if any(len(size) == 1 and size[0] > first[0] for size in sizes[5:]):
         raise ValueError("experts that are elsewhere: how many tokens are for those here is in a tensor")
     if tokens[-1] != width or chosen[0] != tokens[0] or width not in (first[2], 2 * first[2]):
         raise ValueError("sizes that do not fit each other")
-    inner = second[2] * (width // first[2])  # a packed byte has two values
+    inner = second[2] * (width // first[2])  # if the weights are packed, a byte has two values
     return 2 * int(prod(chosen) * width * (first[1] + inner))
 
 
@@ -383,7 +383,7 @@ _OF_LIBRARIES: dict[str, CostRule] = {
 
 PRODUCTS = _OF_MATRICES | _CONVOLUTIONS | _RECURRENT | _ATTENTIONS | _OF_LIBRARIES
 
-# Ops whose cost cannot be known from a trace, with the reason.
+# Ops whose cost a trace does not show, with the reason.
 NOT_TOLD: dict[str, str] = {
     "vllm::unified_attention": "lengths of keys are only in the detailed labels of the engine's steps",
     "vllm::unified_attention_with_output": "lengths of keys are only in the detailed labels of the engine's steps",

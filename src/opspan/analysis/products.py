@@ -1,8 +1,8 @@
-"""Counts the operations of products: matrices, convolutions, recurrent layers, Fourier transforms (not attention).
+"""Counts the operations of products: matrices, convolutions, recurrent layers, Fourier transforms. attention.py counts
+attention.
 
 A multiplication and an addition are two operations. Adding a bias and scaling a result do not count because they are
-little work compared with the product. Formulas raise one of op_cost.UNKNOWN if the cost is unknown. attention.py counts
-attention.
+little work compared with the product. Formulas raise one of op_cost.UNKNOWN if the cost is unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from opspan.analysis.op_cost import Formula, OutputSize, Sizes, Values, Writes, 
 
 
 def matrices(at: int = 0) -> Formula:
-    """Returns the formula for the product of two matrices or batches: the argument `at` and the next one."""
+    """Returns the formula for the product of two matrices, or of two batches of matrices: argument `at` and the next
+    one."""
 
     def formula(sizes: Sizes, _: Values) -> int | None:
         one, other = sizes[at], sizes[at + 1]
@@ -30,12 +31,12 @@ def matrices_out(at: int = 0) -> Writes:
 
 
 def summed_out(sizes: Sizes, _: Values) -> list[OutputSize]:
-    """Returns the output if the products of a batch are added up."""
+    """Returns the output of a product of batches whose results are added up to one matrix."""
     return [(sizes[1][-2] * sizes[2][-1], None)]
 
 
 def weights(input_at: int = 0, weight: int = 1) -> Formula:
-    """Returns the formula for inputs [..., K] times weights [N, K], as a linear layer has them."""
+    """Returns the formula for inputs [..., K] times weights [N, K], as in a linear layer."""
 
     def formula(sizes: Sizes, _: Values) -> int:
         if sizes[input_at][-1] != sizes[weight][-1]:
@@ -50,8 +51,8 @@ def weights_out(input_at: int = 0, weight: int = 1, type_: int | None = None) ->
 
 
 def columns(count: Callable[[Sizes, Values], int]) -> Formula:
-    """Returns the formula for inputs [..., K] times packed weights, whose sizes do not show N. `count` returns N, the
-    number of columns of the output."""
+    """Returns the formula for inputs [..., K] times weights whose sizes do not show N, because they are packed. `count`
+    returns N, the number of columns of the output."""
     return lambda sizes, values: 2 * int(prod(sizes[0]) * count(sizes, values))
 
 
@@ -60,8 +61,8 @@ def columns_out(count: Callable[[Sizes, Values], int]) -> Writes:
 
 
 def grouped(sizes: Sizes, _: Values) -> int:
-    """Counts the product of two batches, or of matrices that offsets cut into groups along the rows, the columns or the
-    inner dimension. Assumes that the groups cover the whole matrix."""
+    """Counts the product of two batches, or of matrices that are cut into groups. Offsets cut them along the rows, the
+    columns or the inner dimension. The groups are assumed to cover the whole matrix."""
     one, other = sizes[:2]
     if one[-1] != other[-2]:
         raise ValueError("sizes that do not fit each other")
@@ -81,7 +82,7 @@ def grouped_out(sizes: Sizes, _: Values) -> list[OutputSize]:
 
 
 def for_each(value: list[int], dimensions: int) -> list[int]:
-    """Returns a value for each dimension: a single number counts for all of them."""
+    """Returns a value for each dimension. A single value in the list counts for all dimensions."""
     return list(value) * dimensions if len(value) == 1 else list(value)
 
 
@@ -95,8 +96,8 @@ def out_sizes(
 
 
 class Convolution:
-    """A convolution of any number of dimensions, described by the positions of its arguments. None means that the op
-    lacks the argument; its value is then 1 (0 for out_padding)."""
+    """A convolution of any number of dimensions. Its attributes are the positions of the op's arguments. None means
+    that the op lacks the argument, whose value is then 1 (0 for out_padding)."""
 
     def __init__(
         self,
@@ -145,8 +146,9 @@ class Convolution:
 
 
 def convolution_gradients(transposed: int | None, mask: int) -> Formula:
-    """Returns the formula of a backward with the arguments gradient, input, weight, ... The gradient of the input takes
-    as many operations as the forward. The gradient of the weight takes the same number."""
+    """Returns the formula of a convolution's backward, with the arguments gradient, input, weight, ... The gradients of
+    input and weight each take as many operations as the forward; `mask` is the argument that says which are
+    computed."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         gradient, inputs, weight = sizes[:3]
@@ -171,8 +173,9 @@ def convolution_gradients_out(transposed: int | None, groups: int | None, mask: 
 
 
 def recurrent_layer(passes: int) -> Formula:
-    """Returns the formula of one layer in one direction, for arguments input, weights of the input, weights of the
-    hidden state. `passes` is 1 for the forward, 2 for the gradients of inputs and of weights."""
+    """Returns the formula of one layer in one direction. The arguments are the input, the weights of the input and the
+    weights of the hidden state. `passes` is 1 for the forward. It is 2 for the backward, which computes the gradients
+    of inputs and of weights."""
 
     def formula(sizes: Sizes, _: Values) -> int:
         inputs, of_input, of_hidden = sizes[:3]
@@ -185,8 +188,8 @@ def recurrent_layer(passes: int) -> Formula:
 
 def recurrent(mask: int | None = None) -> Formula:
     """Returns the formula of all layers and directions, for the arguments input and list of weights. Each matrix is
-    multiplied once for each token. With `mask`, returns the formula of the backward. It counts the gradients of inputs,
-    and the gradients of weights if the mask asks for them."""
+    multiplied once for each token. With `mask`, returns the formula of the backward: it counts the gradients of inputs,
+    and the gradients of weights if the argument `mask` asks for them."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         inputs, all_weights = sizes[:2]
@@ -207,9 +210,9 @@ def unknown_out(_: Sizes, __: Values) -> list[OutputSize]:
 
 
 def transform(per_point: float, last: int | None = None) -> Formula:
-    """Returns the formula of a transform of N points: 5 N log2 N, or half of it if one side is real, as FFTW counts.
-    The true number depends on the library and the factors of N. `last` is the number of the argument that has the new
-    size of the last dimension."""
+    """Returns the formula of a Fourier transform. FFTW counts 5 N log2 N operations for N points, and half of it if one
+    side is real; the true number depends on the library and the factors of N. `per_point` is 5 or 2.5. `last` is the
+    argument that has the new size of the last dimension."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         own, dimensions = list(sizes[0]), values[1]
@@ -224,7 +227,7 @@ def transform(per_point: float, last: int | None = None) -> Formula:
 def transform_out(last: int | None = None, of_real: bool = False) -> Writes:
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = list(sizes[0])
-        # Elements are counted in the type of the input: a complex number is two real numbers.
+        # Outputs are counted in elements of the input's type. A complex element counts as two real ones.
         if last is not None:
             own[values[1][-1]] = values[last]
             return [(prod(own) / 2, None)]

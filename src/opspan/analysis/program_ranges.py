@@ -1,4 +1,4 @@
-"""Finds the ranges whose names come from the program, not from torch or another library or from lines of code.
+"""Finds the ranges whose names the program chose. Other names come from torch, other libraries, or lines of code.
 
 of_program(ranges) -> for each range, whether the program chose its name.
 """
@@ -9,15 +9,15 @@ import polars as pl
 
 from opspan.labels import END_OF_STEP
 
-# Names of ranges of torch and the libraries around it.
+# Names that torch and libraries around it give to ranges.
 _OF_LIBRARIES = (
     r"^(enumerate\(DataLoader\)|Optimizer\.|ProfilerStep#|autograd::|torch::|aten::|c10d::|nccl:|gloo:|mpi:|ucc:"
     r"|DistributedDataParallel\.|FSDP::|FullyShardedDataParallel\.|## |Torch-Compiled Region|TorchDynamo|CompiledFx"
     r"|CompiledFunction|AOTDispatcher|Inductor|Pregraph bytecode|triton_|PyTorch Profiler|Iteration Start: )"
     rf"|^{END_OF_STEP}"
 )
-_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # names that PyProf gives to the calls of a line of code
-_DATA = r"^[\[{]"  # names that are arguments, written by PyProf
+_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # PyProf names a range after the line of code that was called
+_DATA = r"^[\[{]"  # PyProf also writes the arguments of a call as a name
 
 
 def of_program(ranges: pl.DataFrame) -> pl.Series:

@@ -1,15 +1,17 @@
-"""Finds what the compiler said about each kernel and range of a trace that it made.
+"""Finds, for each kernel and range that torch.compile made, what the compiler logged about it: lines, ops and modules.
 
     matched(trace) -> Matches:
-        of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; AMBIGUOUS if several rows fit
-            and say different things; null if the compiler said nothing about it.
-        calls: a row for each call of a kernel: kernel, lines, source_ops, stacks (lists of text, sorted, each text
-            once). A stack is a line, and below it the functions around it, the outermost first. And module: the
-            innermost module that all nodes of the call are in; null if that is not known.
+        of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; null if the compiler logged
+            nothing about it; AMBIGUOUS if several rows fit and say different things.
+        calls: a row for each call of a kernel in a compiled graph:
+            kernel: its name.
+            lines, source_ops, stacks (lists of text, sorted, each text once). A stack is a line, and below it the
+                functions around it, the outermost first.
+            module: the innermost module that all nodes of the call are in; null if it is unknown.
         inside (UInt32): for each row of ranges, the row of the range of compiled code that it runs in.
 
-A kernel is found by its name, among the graphs of its rank. Several graphs may have a kernel of that name, and a graph
-may call it several times. What is around the kernel then decides, in this order:
+A kernel is looked up by its name, among the compiled graphs of its rank. Several graphs may have a kernel of this name,
+and a graph may call it several times. In this case these things decide, in this order:
 
     ## Call CompiledFxGraph KEY ##      the graph's key in torch's cache, unless it is None
     Torch-Compiled Region: 0/1          the compilation
@@ -18,9 +20,9 @@ may call it several times. What is around the kernel then decides, in this order
     the kernels in the same call        the graph has all of them
     the order in the call               if the graph has as many calls of the kernel as the trace
 
-Kernels of libraries, such as cuBLAS, have names that the compiler does not know. They belong to an op's range right
-inside the call of the graph, such as aten::mm, which the compiler calls extern_kernels.mm. Row numbers are those of the
-trace, which must have gone through `attribute`.
+Kernels of libraries, such as cuBLAS, have names that the compiler does not know. They belong to the range of an op
+right inside the call of the graph. For example, the compiler calls the op aten::mm extern_kernels.mm. Row numbers are
+those of the trace, which must have gone through `attribute`.
 """
 
 from __future__ import annotations
@@ -53,18 +55,18 @@ class Matches(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The surroundings of kernels that were launched in one call of a graph. They decide which graph that is."""
+    """Facts about the kernels that were launched in one call of a graph. They decide which graph was called."""
 
     rank: int
-    key: str | None  # None: not in the call of a graph
+    key: str | None  # None: the kernels are not in the call of a graph
     compile_id: str | None
     is_backward: bool
-    number: int | None  # of the graph
-    kernels: tuple[tuple[str, int], ...]  # each kernel, and how often it is there
+    number: int | None  # number of the graph
+    kernels: tuple[tuple[str, int], ...]  # each kernel, and how often it occurs
 
 
 def has_compiled_code(ranges: pl.DataFrame) -> bool:
-    """Returns whether compiled code runs in one of the ranges."""
+    """Returns whether any of the ranges is compiled code."""
     names = ranges["name"].unique().cast(pl.String)
     return bool(names.str.contains(f"{_CALL}|{_REGION}").any())
 
@@ -86,7 +88,8 @@ def matched(trace: Tables) -> Matches:
 
 
 def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Returns for each range what its name says. Each distinct name is read once."""
+    """Returns, for each range, the parts of its name: key, compilation, kernel, number. Each distinct name is parsed
+    once."""
     known = ranges["name"].unique().drop_nulls()
     rows = known.to_frame().with_columns(text=_col("name").cast(pl.String))
     texts = rows["text"].to_list()
@@ -102,12 +105,12 @@ def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
 
 
 def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each call of a kernel, with what is known about it."""
+    """Returns a row for each call of a kernel, with what the compiler logged about it."""
     place = line_text(_col("file"), _col("line"), _col("function"))
     texts = ("kernel", "compile_id", "aot_id", "cache_key", "phase", "source_ops", "module_path")
     rows = provenance.with_columns(_col(texts).cast(pl.String), _col("stack").cast(pl.String), place=place)
     key = ("rank", "graph", "kernel", "call_number")
-    # Only the line is known of some nodes. If other nodes of the line have a stack, theirs is taken.
+    # For some nodes, only the line is known. If another node of the same line has a stack, only that stack is taken.
     alone = pl.format("{}({}): {}", "file", "line", _col("function").cast(pl.String).fill_null("?"))
     is_alone = _col("stack").is_null()
     rows = rows.with_columns(
@@ -128,7 +131,8 @@ def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
 
 
 def _common_module(paths: pl.Series) -> str | None:
-    """Returns the innermost module that all of these are in, None if one of them is null."""
+    """Returns the innermost module that all these modules are in. Returns None if one of them is null, or if there is
+    none."""
     names = paths.to_list()
     if not names or None in names:
         return None
@@ -137,28 +141,28 @@ def _common_module(paths: pl.Series) -> str | None:
 
 
 def compiled_modules(trace: Tables) -> pl.Series:
-    """Returns for each range of compiled code the module of its kernel, null for all others."""
+    """Returns, for each range of compiled code, the module of its kernel; null for other ranges."""
     matches = matched(trace)
     call = matches.of_ranges
     return matches.calls["module"].cast(pl.Categorical).gather(call.set((call == AMBIGUOUS).fill_null(False), None))
 
 
 def line_text(file: pl.Expr, line: pl.Expr, function: pl.Expr) -> pl.Expr:
-    """Returns how a line of the program is written: model.py:12 forward."""
+    """Returns a line of the program as text: model.py:12 forward."""
     name = file.cast(pl.String).str.extract(r"([^/\\]*)$")
     return pl.format("{}:{} {}", name, line, function.cast(pl.String).fill_null("")).str.strip_chars_end()
 
 
 class _Index:
-    """The calls of kernels, by what they are looked up by."""
+    """The calls of kernels that the compiler logged, in dictionaries for looking them up."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
         self.rows = calls.with_row_index("call").to_dicts()
         self.of_graph: dict[tuple[int, int], dict[str, list[int]]] = {}
-        self.graphs: dict[int, list[int]] = {}  # by rank
-        self.named: dict[tuple[int, str], list[int]] = {}  # graphs by rank and kernel
-        self.first: dict[tuple[int, int], int] = {}  # a call of each graph
-        # The lines, ops and module of each call; then the same without modules.
+        self.graphs: dict[int, list[int]] = {}  # the graphs of each rank
+        self.named: dict[tuple[int, str], list[int]] = {}  # the graphs that have a kernel, by rank and kernel
+        self.first: dict[tuple[int, int], int] = {}  # the first call of each graph, by rank and graph
+        # The lines, ops and module of each call. After these, the same for each call, with the module None.
         self.says: list[tuple[tuple[str, ...], tuple[str, ...], str | None]] = []
         for row in self.rows:
             graph = (row["rank"], row["graph"])
@@ -180,11 +184,11 @@ class _Index:
         self.kernels = known - self.externs
 
     def is_compiled(self, name: str) -> bool:
-        """Returns whether the compiler made a kernel of this name, as far as the name or the compiler says."""
+        """Returns whether the compiler made a kernel of this name. Either the name shows it, or the compiler's log."""
         return fused_ops(name) is not None or name in self.kernels
 
     def resolve(self, around: Around) -> dict[str, list[int | None]]:
-        """Returns for each kernel the call for each time that it is there, in order."""
+        """Returns, for each kernel in `around`, a list of calls in order: one for each time that the kernel occurs."""
         return {kernel: self._of_kernel(around, kernel, count) for kernel, count in around.kernels}
 
     def _of_kernel(self, around: Around, kernel: str, count: int) -> list[int | None]:
@@ -201,8 +205,9 @@ class _Index:
         return [AMBIGUOUS if one is None else one] * count
 
     def _agreed(self, calls: Iterable[int]) -> int | None:
-        """Returns the first of the calls if all say the same, or None if there is none. If they only have other
-        modules, returns the copy of the first that has none."""
+        """Returns the first of the calls if all have the same lines, ops and module. If only their modules differ,
+        returns the row that says the same without a module. If their lines or ops differ, returns AMBIGUOUS. Without
+        calls, returns None."""
         some = list(calls)
         if not some:
             return None
@@ -212,7 +217,7 @@ class _Index:
         return some[0] if all(self.says[call] == first for call in some) else some[0] % len(self.rows) + len(self.rows)
 
     def _fitting(self, around: Around) -> Sequence[int]:
-        """Returns the graphs that what is around the kernels leaves."""
+        """Returns the graphs that may be the one in which the kernels were launched."""
         graphs = self.graphs.get(around.rank, [])
         if around.key is None:
             return graphs
@@ -233,7 +238,8 @@ def _may_run(phase: object, is_backward: bool) -> bool:
 
 
 def _where(graphs: Sequence[int], facts: Mapping[int, Mapping[str, object]], column: str, value: str) -> list[int]:
-    """Returns the graphs with the value; if there is none, those whose value is not known."""
+    """Returns the graphs that have the value in the column. If there are none, returns the graphs without a known
+    value."""
     fitting = [graph for graph in graphs if facts[graph][column] == value]
     return fitting or [graph for graph in graphs if facts[graph][column] is None]
 
@@ -248,7 +254,8 @@ def _looked_up_by(kernel: str) -> tuple[str, ...]:
 
 
 def _kernels_of_ranges(ranges: pl.DataFrame, names: pl.DataFrame, inside: pl.Series, index: _Index) -> pl.Series:
-    """Returns the kernel that each range is a call of, or null. Ops count right inside the call of a graph."""
+    """Returns the name of the kernel that each range is a call of, or null. A range of an op is the call of a library's
+    kernel if it is right inside the call of a graph."""
     is_extern = (
         ranges["name"].cast(pl.String).is_in(list(index.externs)).fill_null(value=False)
         & inside.is_not_null()
@@ -260,7 +267,7 @@ def _kernels_of_ranges(ranges: pl.DataFrame, names: pl.DataFrame, inside: pl.Ser
 def _match(
     ranges: pl.DataFrame, names: pl.DataFrame, inside: pl.Series, kernels: pl.Series, index: _Index
 ) -> pl.Series:
-    """Returns for each range that is a call of a kernel the row of `calls`."""
+    """Returns, for each range that is a call of a kernel, the row of `calls`; null for other ranges."""
     items = pl.DataFrame({"kernel": kernels, "in": inside, "number": names["number"]}).with_columns(
         ranges["rank"], ranges["start_ns"], row=pl.int_range(pl.len(), dtype=pl.Int64)
     )
@@ -284,7 +291,8 @@ def _of_work(
     is_kernel = (work["kind"] == "kernel").fill_null(value=False)
     is_fused = _is_fused(work["name"], index) & is_kernel
     of_range = kernels.gather(own)
-    # A kernel of a library has the name of no op, and belongs to the op's range. One of the compiler's has a name.
+    # A library's kernel is found by the range that launched it, because the compiler does not know the kernel's name. A
+    # compiled kernel is found by its own name, unless it belongs to a range that is a call of this kernel.
     by_range = is_kernel & of_range.is_not_null() & (~is_fused | (of_range == name).fill_null(value=False))
     found = of_items.gather(own).zip_with(by_range, pl.Series([None], dtype=pl.Int64))
     items = pl.DataFrame({"kernel": name, "in": inside.gather(work["range"])}).with_columns(
@@ -301,7 +309,8 @@ def _is_fused(names: pl.Series, index: _Index) -> pl.Series:
 
 
 def _resolved(items: pl.DataFrame, ranges: pl.DataFrame, names: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Returns the rows of items with their call. `in` is the row of the call of a graph around an item, or null."""
+    """Returns rows of `items`, each with its call. `in` is the row of the range around the item that is a call of a
+    graph, or null."""
     if items.is_empty() or not index.rows:
         return pl.DataFrame(schema={"row": pl.Int64, "call": pl.Int64})
     is_alone = _col("in").is_null()
@@ -321,7 +330,8 @@ def _resolved_alone(items: pl.DataFrame, index: _Index) -> pl.DataFrame:
 
 
 def _resolved_in_calls(items: pl.DataFrame, ranges: pl.DataFrame, names: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Looks up all kernels of one call of a graph together. Calls with the same around them are looked up once."""
+    """Looks up all kernels of one call of a graph together. Calls of graphs with equal kernels and equal ranges around
+    them are looked up once."""
     items = items.sort("start_ns", maintain_order=True).with_columns(time=pl.int_range(pl.len()).over("in", "kernel"))
     calls = items.group_by("in", maintain_order=True).agg(
         _col("rank").first(), _col("number").drop_nulls().first(), _col("kernel").sort()

@@ -2,16 +2,15 @@
 
 A *turn* is one repetition of a pattern. It may be a step, a layer or a part of these, so turns never count as steps.
 
-    patterns(work) -> rank, pid, turns, turn_ns: how often the kernels of each process repeat, and the median time of a
-        turn.
+    patterns(work) -> rank, pid, turns, turn_ns: for each process, how many turns there are, and their median time.
     repeating(work) -> rank, pid, start_ns, end_ns: the turns of each process, on the busiest of its devices on which
         anything repeats (at most 16 devices are tried).
     period(codes, lengths) -> the starts of turns, and how many kernels a regular turn has; None if nothing repeats.
 
 Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a sequence of a
 few kernels, that mostly comes again after the same number of kernels. This number is the *period*. A turn goes from one
-marker to the next. It is *regular* if it has as many kernels as the period, and nine in ten of its kernels are at the
-same positions as in the turn before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
+marker to the next. It is *regular* if it has as many kernels as the period, and is like the turn before or after it:
+nine in ten kernels are at the same positions. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -30,18 +29,22 @@ from opspan.tables.same import is_one
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
 _LEAST = 3  # the fewest regular turns of a pattern
-_MOST_DEVICES = 16  # at most this many devices of each process are tried.
+_MOST_DEVICES = 16  # at most this many devices of each process are tried
 # From the first regular turn to the last, at least this share of the turns must be regular. At least the same share of
 # the kernels must fit the period.
 _REGULAR = 0.75
-_SAME = 0.9  # a regular turn has at least this share of its kernels at the same positions as a turn next to it
-_SHARE = 0.5  # a pattern must cover at least this share of the device's busy time
-_UNEXPLAINED = 1 / 200  # if more than this share of the kernels does not fit a period, a longer period may fit better
-_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # the numbers of kernels that a marker may have.
-# The period is found in this many kernels in the middle of the run. Then its turns are found in the whole run.
+# a regular turn has at least this share of its kernels at the same positions as the turn before or after it
+_SAME = 0.9
+_SHARE = 0.5  # the turns of a pattern must cover at least this share of the device's busy time
+# a period explains a run if at most this share of the kernels does not fit it
+_UNEXPLAINED = 1 / 200
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # a marker may have these numbers of kernels
+# The period is looked for in this many kernels, in the middle of the run. After that, its turns are looked for in the
+# whole run.
 _SAMPLE = 2**18
-_PERIODS = 16  # for each width, this many periods are tried: those that fit most kernels
-_TOLD_BY = 8  # this many kernels identify a position in a turn
+# for each number of kernels in a marker, at most this many periods are tried: those that fit most kernels
+_PERIODS = 16
+_TOLD_BY = 8  # this many kernels are compared to recognise a position in a turn
 _ODD, _ODDER = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 Codes = npt.NDArray[np.uint64]
@@ -76,7 +79,8 @@ def repeating(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _devices(ran: pl.DataFrame) -> pl.DataFrame:
-    """Returns the devices with enough kernels on a stream, the busiest first; at most _MOST_DEVICES per process."""
+    """Returns the devices with enough kernels on their busiest stream, the busiest device first, at most _MOST_DEVICES
+    of each process."""
     busy = sum_by(ran, DEVICE, ns=length().sum())
     streams = sum_by(_kernels(ran), (*DEVICE, *_STREAM), ns=length().sum(), kernels=pl.len())
     streams = _longest_first(streams, _STREAM).unique(DEVICE, keep="first", maintain_order=True)
@@ -114,7 +118,8 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
     first, last = int(starts[begins[0]]), int(ends[begins[-1] : begins[-1] + kernels_of_turn].max())
     edges = [*starts[begins].tolist(), last]
     turns = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]}, schema=_SCHEMA)
-    # Turns follow each other, so their busy time is the busy time from the start of the first to the end of the last.
+    # Turns follow each other without a gap. So their busy time is all busy time from the start of the first to the end
+    # of the last.
     busy = union(ran, ())
     inside = busy.select(_col("start_ns").clip(lower_bound=first), _col("end_ns").clip(upper_bound=last))
     is_most = inside.select(length().sum()).item() >= _SHARE * busy.select(length().sum()).item()
@@ -123,21 +128,21 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Turns:
-    """The turns (repetitions of the pattern), from the first regular turn to the last regular turn."""
+    """The turns of a pattern, from the first regular turn to the last."""
 
     begins: Numbers
     is_regular: Flags
     period: int
-    unexplained: float  # share of the kernels that do not fit
+    unexplained: float  # share of the kernels that do not fit the period
 
     @property
     def part(self) -> slice:
-        """The slice of the list of kernels that the repetitions cover, from the first one to the last."""
+        """The positions of the kernels from the first turn to the last."""
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:
-        """Returns whether these turns are better than those of `other`. Turns that explain nearly all kernels are
-        better than turns that do not. If both do, the shorter period is better; if neither does, the longer period is
+        """Returns whether these turns describe the run better than `other`. Turns that explain nearly all kernels are
+        better than turns that do not. If both do, the shorter period is better. If neither does, the longer period is
         better."""
         explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
         if explains != others:
@@ -146,10 +151,11 @@ class _Turns:
 
 
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
-    """Returns the starts of turns, and the number of kernels in a regular turn, which the last turn has, too.
+    """Returns the starts of turns, and the number of kernels in a regular turn. The last turn has this number, too.
 
-    Each argument has a number for each kernel, in order: `codes` has a number (UInt64) for the kernel's name. `lengths`
-    has the time that the kernel took, and `pauses` has the time before the kernel in which nothing ran."""
+    Each argument has one number for each kernel, in order. `codes` (UInt64) are equal for kernels of the same name.
+    `lengths` are the times that the kernels took. `pauses` are the times just before the kernels in which nothing ran.
+    """
     if len(codes) < 2 * _LEAST:
         return None
     begin = max(0, (len(codes) - _SAMPLE) // 2)
@@ -179,12 +185,13 @@ def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) ->
     return turns.begins, turns.period
 
 
-# These functions use columns of polars, not numpy: making a Series of a numpy array loads numpy.ma, which takes longer
-# than the search itself.
+# The next functions use columns of polars, not numpy. Making a Series of a numpy array would load numpy.ma, which takes
+# longer than the search itself.
 
 
 def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
-    """Yields each width, and for each position a hash of the `width` kernels that begin at this position."""
+    """Yields each number of kernels that a marker may have (`width`). Also yields, for each position, a hash of the
+    `width` kernels that begin there."""
     markers = codes
     for width in _WIDTHS:
         if width > 1:
@@ -197,7 +204,7 @@ def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
 
 
 def _places(markers: pl.Series) -> Iterator[Numbers]:
-    """Yields, for each period, the positions of the marker that comes again after this period most often."""
+    """Yields, for each period, the positions of one marker: the one that comes again after this period most often."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
     gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))
@@ -228,7 +235,7 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
     edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
     gaps = np.diff(edges)
     as_long = gaps == period
-    # A running count of the kernels that are equal to the kernel at the same position of the next turn.
+    # A running count of the kernels that equal the kernel one period later.
     agree = np.concatenate([[0], np.cumsum(codes[:-period] == codes[period:])])
     pairs = np.flatnonzero(as_long[:-1] & as_long[1:])
     again = np.zeros(len(gaps) + 1, dtype=np.int64)
@@ -248,12 +255,13 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
 
 
 def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Turns:
-    """Moves the start of turns to the kernel before which the device usually paused longest."""
+    """Moves the starts of turns to the kernel before which the device usually pauses longest."""
     regular = turns.begins[turns.is_regular]
     some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
-    # In an irregular turn, the additional or missing kernels may be before the new start or after it.
+    # Irregular turns have missing or additional kernels. If these come after the new start, it is found by counting
+    # from the old start (`ahead`), otherwise by counting back from the end of the turn (`back`).
     ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
     few = np.arange(min(_TOLD_BY, turns.period - later))
     places = ahead[:, None] + few

@@ -1,8 +1,10 @@
-"""Walks the graph of `path` forward with other times, and finds when work and processes would start and end.
+"""Replays the graph of `path` from the start forward: computes when work and processes would start and end if some
+times changed.
 
     replay(weights, host, graph, is_free, meetings) -> Replay.
     Weights: the factors by which the times and delays of work change.
-    Host: a clock for each thread, which counts the time in which the thread did not wait. Factors change its speed.
+    Host: a clock for each thread: the measured times, changed by the factors of what the thread itself does. How much
+        later the thread is because of changed waits is in Replay.shift.
 
 docs/analysis.md, "path", has the rules.
 """
@@ -31,8 +33,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Weights:
-    """The factors by which the time and the delay of each kernel or copy change. A single number is the factor for all
-    work."""
+    """The factors by which times change: how long each kernel or copy took, how long it was delayed, and times of an
+    unknown kind. A single number is the factor for all work."""
 
     took: npt.NDArray[np.float64] | float
     delayed: npt.NDArray[np.float64] | float
@@ -43,7 +45,8 @@ class Weights:
 class Replay:
     begun: pl.Series  # the start of each row of work
     end: pl.Series  # the end of each row of work
-    shift: pl.Series  # for each join: how much later the thread is than its clock; the last entry, 0, is for NONE
+    # for each join: how much later its thread is than the thread's clock says; the last value, 0, is for NONE
+    shift: pl.Series
     ends: pl.Series  # the end of each process
     weights: Weights
 
@@ -57,21 +60,21 @@ def scale(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
 
 
 class Host:
-    """The clocks of threads. `cuts` has thread, time_ns and factor, and is sorted. From time_ns on, all that the thread
-    does takes `factor` times as long."""
+    """The clocks of threads. `cuts` has thread, time_ns and factor, and is sorted. From time_ns until the next cut, all
+    that the thread does takes `factor` times as long."""
 
     def __init__(self, cuts: pl.DataFrame) -> None:
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
         saved = length.to_numpy() - scale(length.to_numpy(), cuts["factor"].to_numpy())
         cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
-        # Makes `saved` a running sum: the time saved from the beginning until each cut.
+        # From here on, `saved` is a running sum: the time saved from the beginning until each cut.
         self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
-        # The last entry is for NONE: times before the first cut.
+        # The last value belongs to NONE, the row number of times before the first cut.
         self._time, self._saved = (np.append(self.cuts[name].to_numpy(), 0) for name in ("time_ns", "saved"))
         self._factor = np.append(self.cuts["factor"].to_numpy(), 1.0)
 
     def clock(self, thread: pl.Series, time_ns: pl.Series) -> Ints:
-        """Returns the time that the clock of each thread shows at each of these measured times."""
+        """Returns, for each measured time of a thread, the time that the thread's clock shows."""
         at = time_ns.fill_null(0).to_numpy()
         if not self.cuts.height:
             return at
@@ -88,7 +91,7 @@ class Host:
 def replay(
     weights: Weights, host: Host, graph: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replay:
-    """Replays the graph. `is_free` tells for each join whether its thread goes on without waiting."""
+    """Replays the graph. `is_free` says for each join whether its thread goes on without waiting."""
     count = graph.work.height
     joins = _joins(host, graph, is_free)
     work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, graph, meetings), joins))
@@ -100,8 +103,8 @@ def replay(
 
 
 def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None) -> pl.DataFrame:
-    """Returns the columns of the work that native.replay needs. Work that waited for several other kernels has further
-    rows, after the rows of all work."""
+    """Returns the rows of work that native.replay needs. If work waited for several others besides `bound`, further
+    rows after all work have a linked list of them (see Order.others)."""
     work, order = graph.work, graph.order
     took = scale((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
@@ -125,8 +128,8 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns, for each row of work, the number of its collective, and how long the work goes on after all kernels of
-    the collective have begun."""
+    """Returns two columns for the rows of work. `meeting`: the number of the collective. `tail_ns`: how long the work
+    goes on after the kernels of all ranks have begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
@@ -137,8 +140,8 @@ def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) ->
 
 
 def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
-    """Returns the columns of the joins that native.replay needs. Rows are sorted by thread, and `in_order` is the order
-    in which to walk them."""
+    """Returns the rows of joins that native.replay needs, sorted by thread. `in_order` has the row numbers in the order
+    in which to compute them."""
     joins, order = graph.joins, graph.order
     free = pl.lit(value=False) if is_free is None else pl.lit(is_free)
     clock = host.clock(joins["thread"], joins["time_ns"])
@@ -164,7 +167,7 @@ def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
 
 
 def _ends(graph: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
-    """Returns when the main thread and all work of each process are done."""
+    """Returns when each process ends: when its main thread and all of its work are done."""
     processes = graph.processes
     work = pl.DataFrame({"process": graph.work["process"], "end": end})
     last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")

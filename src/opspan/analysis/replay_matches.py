@@ -1,21 +1,21 @@
-"""Finds the captured launches that the work of each graph replay repeats.
+"""Finds the captured launches that the work of each replay of a CUDA graph repeats.
 
     replays(trace) -> a row for each call that launched a graph, whose work was recorded: call, start_ns, range (of the
         call), and lists for its work, in the order in which it began: work (the rows), `what` and kind.
-    matches(replays, recordings) -> for each replay a Match:
+    matches(replays, recordings) -> for each replay a Match, or None if it fits nowhere:
         first: row of the captured launch that its first work repeats; the next work repeats the next row.
-        how: "unique": its names, in their order, stand in one place of the captures only.
-            "capture": its names stand in several places, and one of these is a whole capture.
+        how: how this row was found. A place is a sequence of captured launches that fits the replay.
+            "unique": only one place has the names of its work, in their order.
+            "capture": several places have these names, and only one of them is a whole capture.
             "batch size": several places fit, and one of them was captured for the batch size of the replay's step.
-            "order": several places fit. The step has as many replays as a recording has captures, and each replay fits
-                the capture that has the same number.
+            "order": the step has as many replays as a recording has captures, and each replay fits the capture that
+                has the same number. Also if only one place fits, but its names were not compared.
             "ambiguous": several places fit, and nothing tells which. `first` is one of them.
-        places: all rows that `first` might be. If the batch size is known, only those of its captures.
+        places: all rows that `first` might be. If the batch size is known, only places that were captured for it.
         is_named: whether names were compared, and not only kinds.
-        None stands for a replay that fits nowhere.
 
-The names of work decide. If a recording of captures has no names (CUDA's captured launches may lack them), a replay
-fits only a whole capture, by the kinds of its work, and `how` is never "unique".
+Work is compared by its name. CUDA's captured launches may lack names. A replay fits these only as a whole capture, by
+the kinds of its work, and `how` is never "unique".
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from opspan.analysis.launches import launches_graph
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
-KINDS = {"kernel": "k", "memcpy": "c", "memset": "s"}  # kinds of work, with the letter of each
-NO_NAME = "\0"  # the letter of a captured launch without a name; the work of a replay never has it
-_MOST_PLACES = 4096  # so many places are looked at for one replay; more only repeat the same few launches
+KINDS = {"kernel": "k", "memcpy": "c", "memset": "s"}  # kinds of work, and the letter that stands for each
+NO_NAME = "\0"  # stands for a captured launch without a name; never stands for the work of a replay
+_MOST_PLACES = 4096  # at most this many places are looked at for one replay; more only repeat the same few launches
 _col = pl.col
 
 
 class Launched(NamedTuple):
-    """A replay: a letter for the name of each work, and one for its kind. `step` is the row of its engine's step, or
-    None; `batch_size` is what the label of the step says."""
+    """A replay: a letter for the name of each piece of work, and one for its kind. `step` is the row of the engine's
+    step that it is in, or None. `batch_size` is taken from the label of this step."""
 
     names: str
     kinds: str
@@ -49,10 +49,10 @@ class Launched(NamedTuple):
 class LaunchList(NamedTuple):
     """The captured launches of one thread of a recording, for one batch size.
 
-    first: the row of its first launch.
+    first: the row of the first launch.
     names: a letter for the name of each launch, NO_NAME if it is unknown.
     kinds: a letter for the kind of each launch.
-    captures: the places of its captures, as (first row, count), in order.
+    captures: the first row of each capture and its number of rows, in order.
     """
 
     first: int
@@ -62,8 +62,8 @@ class LaunchList(NamedTuple):
     captures: Sequence[tuple[int, int]]
 
     def runs(self, replay: Launched) -> list[int]:
-        """Returns the rows from which on the names are those of the replay. A replay is one graph, so a run does not
-        cross from one capture into the next."""
+        """Returns the rows at which a sequence of launches with the names of the replay begins. A replay is one graph,
+        so a sequence does not cross from one capture into the next."""
         firsts = [first for first, _ in self.captures]
         places: list[int] = []
         at = self.names.find(replay.names)
@@ -76,8 +76,9 @@ class LaunchList(NamedTuple):
         return places
 
     def whole_captures(self, replay: Launched) -> dict[int, bool]:
-        """Returns the first rows of the captures that have all launches of the replay, and no others. The value is
-        whether all their names are known: only the kinds of launches without a name are compared."""
+        """Returns the captures that consist of exactly the launches of the replay, by their first row. The value is
+        True if all names are known and equal. It is False if some launches have no name and were compared only by
+        kind."""
         whole = {}
         for first, count in self.captures:
             begin = first - self.first
@@ -92,16 +93,16 @@ class LaunchList(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """The places at which a replay fits."""
+    """The places at which a replay fits: rows where a sequence of captured launches that fits it begins."""
 
     places: tuple[int, ...]
-    sized: tuple[int, ...]  # those that were captured for its batch size, if that is known
-    runs: int  # the number of places at which its names stand
-    is_named: bool  # whether names were compared, and at all places
+    sized: tuple[int, ...]  # the places that were captured for the replay's batch size; all places if it is unknown
+    runs: int  # the number of places that have the names of the replay
+    is_named: bool  # whether names were compared, and no place was left out
 
 
 class Match(NamedTuple):
-    """The captured launches that a replay repeats (see above)."""
+    """The captured launches that a replay repeats (see the module's docstring)."""
 
     first: int
     how: str
@@ -110,13 +111,14 @@ class Match(NamedTuple):
 
 
 def what(kernel: pl.Expr, kind: pl.Expr) -> pl.Expr:
-    """Returns the name of a kernel. Copies and fills are named by their kind, because tools name them differently when
-    they are captured and when they run."""
+    """Returns the text by which work is compared: a kernel's name, otherwise the kind. Tools name copies and fills
+    differently when they are captured and when they run."""
     return pl.when(kind == "kernel").then(kernel).otherwise(kind)
 
 
 def letters(texts: pl.Series) -> dict[str, str]:
-    """Returns a letter for each distinct text, so that a sequence of texts becomes one text that can be searched in."""
+    """Returns a letter for each distinct text. So a sequence of texts becomes one string, in which sequences can be
+    searched."""
     distinct = texts.drop_nulls().unique().sort().head(0x110000 - 0xE000)
     return {text: chr(0xE000 + number) for number, text in enumerate(distinct)}
 
@@ -142,7 +144,7 @@ def _fits(replay: Launched, lists: Sequence[LaunchList]) -> Fits:
     whole = {number: one.whole_captures(replay) for number, one in enumerate(lists)}
     named = {number: [at for at, is_named in places.items() if is_named] for number, places in whole.items()}
     count = sum(map(len, runs.values()))
-    # A whole capture is better than a part of one, and names are better than kinds.
+    # A whole capture is better evidence than a part of one, and names are better than kinds.
     places: Mapping[int, Iterable[int]] = named if any(named.values()) else runs if count else whole
     fitting = {number: tuple(at) for number, at in places.items() if at}
     sized = _of_batch_size(replay, fitting, lists)
@@ -175,8 +177,8 @@ def _chosen(fits: Fits, in_order: int | None) -> Match | None:
 def _of_batch_size(
     replay: Launched, places: Mapping[int, tuple[int, ...]], lists: Sequence[LaunchList]
 ) -> Mapping[int, tuple[int, ...]]:
-    """Returns the places in those lists that are for the replay's batch size: the smallest that is large enough,
-    because engines pad a batch to the next size that they captured. Returns all places if no list is."""
+    """Returns the places that were captured for the replay's batch size. Engines pad a batch to the next size that they
+    captured, so this is the smallest captured size that is large enough. Returns all places if there is none."""
     sizes = {size for number in places if (size := lists[number].batch_size) is not None}
     large_enough = [size for size in sizes if replay.batch_size is not None and size >= replay.batch_size]
     if not large_enough:
@@ -185,8 +187,8 @@ def _of_batch_size(
 
 
 def _in_order(fits: Sequence[Fits], lists: Sequence[LaunchList]) -> list[int] | None:
-    """Returns the place of each replay of a step, if the step has as many replays as one list has captures, and each
-    replay fits the capture that has the same number. Returns None if that is so for no list, or several."""
+    """Returns the place of each replay of a step. This needs a list that has as many captures as the step has replays,
+    and each replay must fit the capture with the same number. Returns None if no list is like this, or several are."""
     fitting = []
     for one in lists:
         firsts = [first for first, _ in one.captures]
@@ -203,8 +205,8 @@ def replays(trace: Tables) -> pl.DataFrame:
         _col("kind").cast(pl.String),
         begun_ns="start_ns",
         what=what(pl.coalesce("full_name", "name").cast(pl.String), _col("kind").cast(pl.String)),
-        # The tool itself has said in which range the node of the graph was captured.
-        # Or the replay is known already, in a trace that was saved.
+        # The captured launch of the work is known already: the tool itself stated the range in which it was captured,
+        # or the trace was saved after it was found.
         is_known=_col("range").ne_missing(_col("launch_range")) | _col("replay").is_not_null(),
         work=pl.int_range(pl.len(), dtype=ROW_NUMBER),
     )

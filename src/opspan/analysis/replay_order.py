@@ -1,4 +1,5 @@
-"""Computes the part of a replay that is the same for every change: the order of joins and work, the measured delays.
+"""Computes the part of a replay that is the same for every change: the order of joins and work, and the measured
+delays.
 
 order_of(processes, work, edges, joins) -> Order, from the frames of a path_graph.Graph.
 """
@@ -28,16 +29,17 @@ class Order:
     begun_ns: Ints  # when the process of the work began
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known
-    is_alone: Flags  # whether the launch is unknown, but other work that the work waited for is known.
-    # The other work, not `bound`, that the work waited for, or NONE. If there are several others, this is a negative
-    # number: the number of the first row in `others`, multiplied by -1.
+    is_alone: Flags  # whether the launch is unknown, but `bound` is known
+    # The other work that the work waited for, besides `bound`; NONE if there is none. If there are several, it is
+    # negative: the number of the first row in `others`, times -1.
     other: Ints
-    # Linked lists of the other work, for rows of work that waited for several others. Each row has `other` (a row of
-    # work) and `next` (the list's next row). These rows are numbered from the number of rows of work on.
+    # Linked lists, one for each row of work that waited for several others besides `bound`. Each row has `other` (a row
+    # of work) and `next` (the next row of the list, or NONE). The first of these rows has the number after the last row
+    # of work.
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
-    joins: Ints  # numbers of the joins; each join comes after all joins that it waited for
-    work_between: Ints  # for each of `joins`, how many pieces of work begin between it and the join before it
+    joins: Ints  # numbers of joins; each join comes after all joins that it waited for
+    work_between: Ints  # for each of `joins`: how many pieces of work begin between the previous join and this one
 
 
 def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, joins: pl.DataFrame) -> Order:
@@ -48,11 +50,11 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
     is_launched = work["launch_ns"].is_not_null().to_numpy()
     since_ns = np.where(~is_launched & (bound == NONE), begun_ns, since.to_numpy())
     other, others = _others(edges, bound)
-    # If joins and work have the same time, joins come first, in the order of their reasons.
+    # At equal times, joins come before work, and joins are in the order of their reasons.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
     until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
-    # Work that made room may have begun at the very moment of the join. It must come before the join.
+    # A wait for room in the launch queue ends at the moment when work begins. This work must come before the join.
     made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
     until = np.maximum.accumulate(np.maximum(until, made_room))
     return Order(

@@ -1,18 +1,20 @@
 """Compares how long ops took with the least time that their costs take on the devices that they ran on.
 
-    parts(trace, costs, user_peaks) -> Roofline, with `rows`: one for each part of the time:
-        range (UInt32): the range whose time it is; null for work that belongs to no range.
-        time_ns (Int64): the time of work of devices, or of the host if no device was used.
-        compute_ns (Float64): the time for its operations at the peak of their type, or null.
-        masked_ns (Float64): the time for operations that a mask hides; compute_ns does not include this time.
-        memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
-        is_too_fast, is_cached (Boolean): whether compute_ns, or memory_ns, would be more than time_ns. If so, it is
-            null.
-        and the columns of `costs`, null if the cost of the op is unknown.
-    `peaks`: the peaks of each device that was used; `owner`: for each range, the range of `costs` that it is part of;
-    `has_devices`: whether times are those of devices.
+    parts(trace, costs, user_peaks) -> Roofline:
+        rows: one for each op with a cost, and for all other time one for each range, with:
+            range (UInt32): the range whose time it is; null for work that belongs to no range.
+            time_ns (Int64): the time of work of devices, or of the host if no device was used.
+            compute_ns (Float64): the time for its operations at the peak of their type, or null.
+            masked_ns (Float64): the time for operations that a mask hides; compute_ns does not include this time.
+            memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
+            is_too_fast, is_cached (Boolean): whether compute_ns, or memory_ns, would be more than time_ns. If so, it is
+                null.
+            and the columns of `costs`, null if the cost of the op is unknown.
+        peaks: the peaks of each device that was used.
+        owner: for each range, the range of `costs` that it is part of.
+        has_devices: whether times are those of devices.
 
-The time of a range of `costs` includes all that is inside; other ranges have their self time.
+The time of a range of `costs` includes all ranges inside it; other ranges have their self time.
 """
 
 from __future__ import annotations
@@ -77,9 +79,9 @@ def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Corrects the type of fp32 products on tensor cores, because tensor cores compute these in another type. If the
-    name of the kernel has a type, that is the new type, because the op may contain casts. Otherwise the new type is
-    tf32 on NVIDIA's devices. If neither the trace nor the name has a type, the type is unknown."""
+    """Corrects the type of fp32 products that ran on tensor cores, because tensor cores do not compute in fp32. If the
+    name of the kernel has a type, this type is taken, because the op may contain casts. Otherwise it is tf32 on
+    NVIDIA's devices. If neither the trace nor the name has a type, the type is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
@@ -131,8 +133,8 @@ def _rate(
 
 
 def _drop_impossible(known: pl.DataFrame) -> pl.DataFrame:
-    """Removes bounds that are longer than the measured time, because no op is faster than its device. In these cases
-    the true type or cost is different, or a cache had some of the bytes."""
+    """Sets compute_ns or memory_ns to null if it is longer than the measured time, because no op is faster than its
+    device allows. If it is longer, the type or the cost is wrong, or a cache had some of the bytes."""
     beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}
     ran = _col("time_ns") > 0
     known = known.with_columns(

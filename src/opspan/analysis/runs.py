@@ -1,4 +1,4 @@
-"""Finds the runs of a trace, which emit_pyroscope named: for each run, a mark in the trace has its label run_id."""
+"""Finds the runs in a trace that emit_pyroscope labelled: each run has a mark with its label run_id."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _name = pl.col("name").cast(pl.String)
 
 
 def pyroscope_runs(ranges: pl.DataFrame) -> list[str]:
-    """Returns each run once, in the order of the trace."""
+    """Returns the label of each run once, in the order of the trace."""
     marks = ranges.filter(pl.col("is_mark").fill_null(value=False)).filter(_name.str.starts_with(PYROSCOPE_RUN))
     return marks.select(_name.str.strip_prefix(PYROSCOPE_RUN).unique(maintain_order=True)).to_series().to_list()

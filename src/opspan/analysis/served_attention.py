@@ -1,20 +1,21 @@
 """Counts the operations of attention in the steps of serving engines, whose labels tell the lengths of sequences.
 
-    served_attention(ranges, without=()) -> row, and the columns of `costs`, for each op whose cost is known.
+    served_attention(ranges, without=()) -> row, and the columns of `costs`, for each op whose cost is known. `without`
+        has names of ops to leave out.
 
 vLLM keeps keys and values of all requests in a cache of pages. Its attention op gets the new tokens of all requests and
-finds the rest by itself, so its own inputs do not tell how many keys there are. The label of the step around the op
-does (`engine_labels`), if it is detailed. With q new tokens and k keys for each request:
+takes everything else from the cache. So its inputs do not tell how many keys there are. The label of the step around
+the op does (`engine_labels`), if it is detailed. With q new tokens and k keys for each request:
 
     flops = 2 heads (width of keys + width of values) * sum(q k)
     masked_flops = 2 heads (width of keys + width of values) * sum(q q - q) / 2
 
-The second is what a causal mask hides: the queries are the last of the keys, so the first query does not see the q - 1
-keys after it, and so on. Only decoders keep such a cache, and they are causal. A layer may also have a window, which
-hides more; no trace tells. Bytes are unknown, because the type of the cache is.
+masked_flops counts what a causal mask hides: the queries are the last of the keys, so the first query does not see the
+q - 1 keys after it, and so on. Only decoders keep a cache like this, and they are causal. A layer may also have a
+window, which hides more, but traces do not show it. The bytes are unknown, because the type of the cache is unknown.
 
-The label of the nearest step counts. The cost is unknown if the op has fewer tokens than the label: then the engine
-divided the step. It may have more, because graphs are captured for certain numbers of tokens, and inputs are padded.
+The label of the nearest step counts. The op may have more tokens than the label, because graphs are captured for
+certain numbers of tokens, and inputs are padded. If it has fewer, the engine divided the step, and the cost is unknown.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ _col = pl.col
 
 
 def served_attention(ranges: pl.DataFrame, without: Collection[str] = ()) -> pl.DataFrame:
-    """`without` are names of ops that are left out."""
     names = pl.Series([name for name in OPS if name not in without], dtype=NAME)
     chosen = (ranges["name"].is_in(names.implode()) & ranges["sizes"].is_not_null()).fill_null(value=False)
     none = pl.DataFrame(schema={"row": ROW_NUMBER, **COLUMNS})
@@ -74,7 +74,7 @@ def _cost(sizes: str, types: str | None, tokens: int, sqsq: int, sqsk: int) -> t
             return unknown
     except UNKNOWN:
         return unknown
-    # No label of an engine has more q q than q k, or an odd sum of q q - q.
+    # In a label of an engine, q q never exceeds q k, and q q - q is always even.
     if query[0] < tokens or sqsk < sqsq or sqsq < tokens or (sqsq - tokens) % 2:
         return unknown
     per_pair = 2 * query[1] * (query[2] + value[2])

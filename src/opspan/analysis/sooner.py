@@ -3,13 +3,13 @@
     sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save.
     with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes.
 
-The launch of some work is not in the file. Unless such work begins within path_events.CLOSE of the end of other work,
-it is assumed that the main thread launched it when it began.
+The launch of some work is not in the file. If this work begins within path_events.CLOSE of the end of other work, it is
+taken to have waited for that work. Otherwise, the main thread is assumed to have launched it when it began.
 
-All other waits remain. A late host does not delay a device that has work in its queue. A host that need not wait for
-its device runs ahead of the device, up to the limit of the launch queue if this is known. If the kernels of all ranks
-of a collective are known, the collective goes on once the last rank has reached it. Other collectives take as long as
-they did.
+Waits that the change does not touch remain. So a late host does not delay a device that has work in its queue. A host
+that does not wait for its device runs ahead of it, up to the limit of the launch queue if this is known. If the kernels
+of all ranks of a collective are known, the collective goes on once the last rank has reached it. Other collectives take
+as long as in the recorded run.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _STREAM = (*DEVICE, "stream_id")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a run: stretches of threads, and work, that would take more or less time."""
+    """A change of a run: stretches of time on threads, and work, that would take more or less time."""
 
-    # The columns rank, pid, tid, start_ns, end_ns, and:
+    # A row for each stretch: rank, pid, tid, start_ns, end_ns, and:
     #   factor: the stretch takes this many times as long.
     #   is_free: whether the thread does not wait in the stretch.
     stretches: pl.DataFrame
-    # The columns:
+    # A row for each piece of work:
     #   row: the row in the trace's work.
     #   factor: the work takes this many times as long.
     #   is_at_once: whether the work begins as soon as the work that it waits for ends.
@@ -51,7 +51,8 @@ class Change:
 
 
 def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
-    """Replays the graph with the change. Processes wait for each other in `meetings`; with None they do not."""
+    """Replays the graph with the change. `meetings` are collectives in which ranks wait for each other; None: they do
+    not wait."""
     stretches = _on_threads(change.stretches, graph)
     host = Host(_cuts(stretches))
     replayed = replay(_weights(change.work, graph), host, graph, _is_free(stretches, graph), meetings)
@@ -59,8 +60,8 @@ def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl
     ends = graph.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
     )
-    # If the file has no launches, it is unknown when the host waits for its devices. Then the time at which the host
-    # ends says nothing about its devices.
+    # If the file has no launches, it does not show when the host waits for its devices. In this case, only the end of
+    # the last work counts, because the end of the host tells nothing about the devices.
     of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
     ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
     return ends.select(*PROCESS, ns=ns)
@@ -76,7 +77,8 @@ def _weights(changed: pl.DataFrame, graph: Graph) -> Weights:
 
 
 def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
-    """Adds the number of each stretch's thread; a thread in several cycles has a number in each of them."""
+    """Adds the number of each stretch's thread. If a thread occurs in several cycles (files of one process), it has a
+    number in each."""
     times = graph.processes.select("process", from_ns="start_ns", to_ns="end_ns")
     threads = graph.threads.join(times, on="process")
     rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=THREAD, nulls_equal=True)
@@ -84,7 +86,7 @@ def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
 
 
 def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns the times at which the speed of a thread changes, in the form that Host takes. If stretches of time
+    """Returns the times at which a thread becomes faster or slower, in the form that Host needs. If stretches of time
     overlap, the one that begins last counts."""
     apart = stretches.select("thread", "start_ns", "end_ns", "factor").sort("thread", "start_ns")
     follows = (_col("thread") != _col("thread").shift()) | (_col("start_ns") >= _col("end_ns").shift())
@@ -102,7 +104,7 @@ def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
-    """Returns, for each join, whether its thread does not wait, because the middle of the wait is in a free stretch."""
+    """Returns, for each join, whether its thread does not wait: the middle of the wait is in a stretch with is_free."""
     rows = union(stretches.filter("is_free"), ("thread",))
     middle = _col("own_ns") + (_col("time_ns") - _col("own_ns")) // 2
     joins = graph.joins.select("thread", at_ns=pl.when(_col("what") != BEGUN).then(middle))
@@ -113,8 +115,9 @@ def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
 def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     """Returns the graph with guessed launches for work whose launch is not in the file.
 
-    `is_paced` tells for each row of Graph.work whether its device may have waited for the host. If so, work with an
-    unknown launch is assumed to be launched when it began, and not before."""
+    `is_paced` says for each row of Graph.work whether its device may have waited for the host. If so, and the launch is
+    unknown, the work is assumed to be launched when it began.
+    """
     work = graph.work
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
     is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
@@ -132,17 +135,17 @@ def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> G
 
 
 def _with_launches(graph: Graph) -> pl.DataFrame:
-    """Adds has_launches to the processes: whether the file has calls that launched their work. It is true if there is
-    no work."""
+    """Adds has_launches to the processes: whether the file has calls that launched the work of the process. It is true
+    for processes without work."""
     known = graph.work.group_by("process").agg(has_launches=(_col("thread") != NONE).any())
     known = graph.processes.join(known, on="process", how="left", maintain_order="left")
     return known.with_columns(_col("has_launches").fill_null(value=True))
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns, for each row of work without a call, the latest time at which it can have been launched. If the work
-    began before the first work of its stream that has a launch, this is the time of that launch. Otherwise the time is
-    null."""
+    """Returns, for each row of work without a launch, the latest time at which it can have been launched. This is known
+    for work that began before the first work of its stream with a launch: it is the time of that launch, or the start
+    of the work if that is earlier. For other work the time is null."""
     (streams,) = number_groups(_STREAM, trace.work.select(_STREAM))
     rows = work.select("start_ns", "launch_ns", stream=streams["of"].gather(work["row"]))
     times = {"first_ns": _col("launch_ns").min(), "begun_ns": _col("start_ns").min()}

@@ -1,18 +1,18 @@
-"""Sums by line of the program, and by the op that the program called, over eager and compiled code.
+"""Sums times by line of the program, or by the op that the program called, for eager and compiled code.
 
     sums_by_line(trace, names=None) -> line, count, ranges, self_cpu_ns, self_device_ns
     sums_by_source_op(trace, names=None) -> source_op and the same columns
-    texts_of_work(trace) -> for each row of work lines and source_ops, texts with SEPARATOR between
-    line_texts(trace) -> for each row of ranges, and of work, its lines as such a text
+    texts_of_work(trace) -> for each row of work its lines and source_ops, each as one text with SEPARATOR in between
+    line_texts(trace) -> for each row of ranges, and for each row of work, its lines as one text like this
 
-`count` is the number of kernels, copies and fills that a line has a share of, and `ranges` the number of ranges. With
-`names`, only ranges of these names count, ranges inside them, and what these launched.
+`count` is the number of kernels, copies and fills that a line has a share of. `ranges` is the number of ranges that it
+has a share of. With `names`, only ranges of these names count, ranges inside them, and what these ranges launched.
 
-A compiled kernel has the lines and ops that the compiler said (`provenance`). Its time is divided into equal parts, one
-for each of its different lines, or ops. Nanoseconds that are left over go to the first of them, one each. So the sums
-over all lines are the time of all kernels. In eager code the line is that of the innermost function that is not of
-torch, and the op is the range itself. UNKNOWN is the row of all times whose line or op is not known. UNCERTAIN is that
-of compiled kernels for which the compiler said several different things, if the trace does not show which is meant.
+A compiled kernel has the lines and ops that torch.compile logged (`provenance`). Its time is divided into equal parts,
+one for each of its different lines, or ops. Remaining nanoseconds go to the first lines, one each. So the sums over all
+lines are the time of all kernels. In eager code, the line is that of the innermost function that is not in torch, and
+the op is the range itself. The row UNKNOWN has all times whose line or op is not known. The row UNCERTAIN has the times
+of compiled kernels for which several logged calls fit that have different lines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ UNKNOWN, UNCERTAIN = "(unknown)", "(ambiguous)"
 LINE, SOURCE_OP = "line", "source_op"
 _col = pl.col
 _OPS = ("op", "backward", "engine")
-# A frame such as model.py(12): forward, and files whose functions only carry out what a line of the program asked for.
+# _FRAME matches a frame such as model.py(12): forward. _NOT_PROGRAM matches files that are not the program's own: their
+# functions only carry out what a line of the program called.
 _FRAME = r"^([^<].*)\((\d+)\): (.*)$"
 _NOT_PROGRAM = r"(?:^|[/\\])(?:torch|triton|functorch)[/\\]|torchinductor_"
 SEPARATOR = "; "
@@ -51,7 +52,7 @@ def sums_by_source_op(trace: Tables, names: Sequence[str] | None = None) -> pl.D
 
 
 def texts_of_work(trace: Tables) -> pl.DataFrame:
-    """Returns lines and source_ops of each row of work, as text. They are null if they are not known."""
+    """Returns the lines and source_ops of each row of work, as text; null if they are not known."""
     matches, work = matched(trace), trace.work
     owns = (("lines", eager_lines(trace, matches.inside)), ("source_ops", _eager_ops(trace.ranges)))
     return pl.DataFrame(
@@ -60,7 +61,8 @@ def texts_of_work(trace: Tables) -> pl.DataFrame:
 
 
 def line_texts(trace: Tables) -> tuple[pl.Series, pl.Series]:
-    """Returns the lines of each row of ranges and of each row of work. They are null if they are not known."""
+    """Returns the lines of each row of ranges, and the lines of each row of work, as text; null if they are not
+    known."""
     matches, ranges, work = matched(trace), trace.ranges, trace.work
     own = eager_lines(trace, matches.inside)
     of_ranges = _texts(matches, matches.of_ranges, ranges["name"], own, "lines")
@@ -68,7 +70,7 @@ def line_texts(trace: Tables) -> tuple[pl.Series, pl.Series]:
 
 
 def knows_lines(trace: Tables) -> bool:
-    """Returns whether the trace has stacks, or what the compiler said."""
+    """Returns whether the trace has stacks of functions, or the compiler's log."""
     return trace.functions.height > 0 or trace.provenance.height > 0 or trace.ranges["stack"].count() > 0
 
 
@@ -78,8 +80,9 @@ def _texts(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series,
 
 
 def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
-    """Returns for each range the innermost line around it that is not torch's: model.py:12 forward. `inside` is the row
-    of the compiled code around each range. The line of a call into compiled code is not what the code was made from."""
+    """Returns, for each range, the innermost line around it that is not in torch: model.py:12 forward. `inside` is the
+    row of the compiled code around each range. Inside compiled code, only lines of functions that the code itself
+    called count: the line that called the compiled code is not where the code came from."""
     ranges = trace.ranges
     function, tree = frames(ranges, trace.functions)
     known = tree["name"].unique().drop_nulls().to_frame().with_columns(text=_col("name").cast(pl.String))
@@ -90,7 +93,8 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
     known = known.select("name", line=pl.when(is_own).then(line))
     lines = tree.select("name").join(known, on="name", how="left", maintain_order="left")["line"]
     at = nearest(tree.select("parent"), lines.is_not_null()).gather(function)
-    # An op that the compiled code calls may have functions of its own. Functions of stacks have no times.
+    # An op that compiled code calls may itself have called functions. Functions from stacks have no times, so they are
+    # left out.
     of_stacks = pl.Series([None], dtype=pl.Int64).new_from_index(0, tree.height - trace.functions.height)
     began = pl.concat([of_stacks, trace.functions["start_ns"]])
     has_own = (began.gather(at) >= ranges["start_ns"].gather(inside)).fill_null(value=False)
@@ -98,7 +102,7 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
 
 
 def _eager_ops(ranges: pl.DataFrame) -> pl.Series:
-    """Returns the name of each range that is an op, and null for others."""
+    """Returns the name of each range that is an op; null for other ranges."""
     is_op = ranges["kind"].is_in(_OPS).fill_null(value=False)
     return ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String))
 
@@ -125,7 +129,7 @@ def _sums(
 
 
 def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, column: str) -> pl.DataFrame:
-    """Returns the column `keys`: lists of the lines, or ops, of each row."""
+    """Returns the column `keys`: for each row, the list of its lines, or of its ops."""
     said = matches.calls[column].gather(calls.set(calls == AMBIGUOUS, None))
     rows = pl.DataFrame({"keys": said, "own": own, "name": names, "call": calls})
     known = names.unique().drop_nulls()
@@ -152,15 +156,16 @@ def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, 
 
 
 def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFrame:
-    """Divides the time of each row among its keys. Rows with the same keys are added up first."""
+    """Divides the time of each row among its keys. Rows with equal lists of keys are added up before, to divide
+    once."""
     groups = rows.group_by("keys").agg(_col(time).sum(), pl.len().cast(pl.Int64).alias(counted))
     return divided(groups, (time,)).select(_col("key").alias(key), time, counted)
 
 
 def divided(rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
-    """Returns a row for each of `keys`, lists of text, as `key`, with an equal part of the row's times. Nanoseconds
-    that are left over go to the first keys, over all rows with the same list: so the parts of a key add up to its part
-    of the sum of these rows."""
+    """Returns a row for each text in each row's list `keys`: `key`, and an equal part of the row's times. Nanoseconds
+    that are left over go to the first keys. Rows with the same list are divided as if they were one row, so the parts
+    of a key add up to its part of their sum."""
     until = [_col(time).fill_null(0).cum_sum().over("keys").alias(f"until {time}") for time in times]
     rows = rows.with_columns(*until, parts=_col("keys").list.len().cast(pl.Int64))
     rows = rows.with_columns(place=pl.int_ranges(_col("parts"))).explode("keys", "place")

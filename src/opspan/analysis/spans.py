@@ -1,17 +1,19 @@
 """Computes how long stretches of time are, and how much time they cover together.
 
     difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier.
-    length(start, end) -> the time from start to end, or 0 if `end` is earlier.
+    length(start, end) -> an expression: the time from start to end, or 0 if `end` is earlier.
     union(rows, by, others=None) -> *by, start_ns, end_ns: the time that the rows (and others) cover together, as
         stretches in order that do not touch.
-    within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` with the row's time inside the span.
+    within(rows, time, spans, by) -> row, stretch: each pair of a row of `rows` and a row of `spans` for which the row's
+        time is inside the span.
     time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together.
 
-A time of more than 292 years becomes the largest number. If a time is null, so is all that is computed from it. Rows
+A time of more than 292 years becomes the largest number. If a time is null, everything computed from it is null. Rows
 without a start, an end or a length cover nothing. `by` are the columns that separate timelines, such as those of a
-device or a process; null is a value like any other. How much two sets overlap follows from the time that each set
-covers and the time that they cover together. So utilisation, overlaps and breakdowns are computed without looking at
-each moment.
+device or a process; null is a value like any other.
+
+The overlap of two sets of stretches is the time that the first covers, plus the time that the second covers, minus the
+time that both cover together. So utilisation, overlaps and breakdowns need only `union`.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ def bounded(number: pl.Expr) -> pl.Expr:
 
 
 def _between(start: pl.Expr, end: pl.Expr) -> pl.Expr:
-    """Subtracts in 64 bits, ten times faster than in 128 bits. If a difference does not fit in 64 bits, its sign is
-    wrong."""
+    """Subtracts in 64 bits, which is ten times faster than in 128 bits. If a difference does not fit, its sign is
+    wrong, and the callers correct it."""
     return end.cast(pl.Int64) - start.cast(pl.Int64)
 
 
@@ -69,14 +71,15 @@ def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Se
 
 
 def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
-    """Returns the columns of `by` whose values differ between rows. They separate groups in native code."""
+    """Returns the columns of `by` that native code needs to tell groups apart: those whose values differ between
+    rows."""
     some = [frame for frame in frames if frame.height]
     key = unlike(by, *some) if some else []
     return [_col(name).cast(pl.Int64).alias(f"by{number}") for number, name in enumerate(key)]
 
 
 def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
-    """Adds a column `of` to the frames: a number for each value of `by`. Equal values have equal numbers in all
+    """Adds a column `of` to the frames: the number of the row's values in `by`. Equal values have equal numbers in all
     frames."""
     some = [frame for frame in frames if frame.height]
     key = unlike(by, *some) if some else []
@@ -87,8 +90,8 @@ def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
-    """Returns a dictionary from each value of `by` to its rows. If there are no rows, the dictionary still has one
-    entry. It is used, for example, to sort and sum the work of each device separately."""
+    """Returns the rows of each value of `by`, in a dictionary. If there are no rows, it still has one entry. Callers
+    sort and sum the work of each device separately, for example."""
     if not rows.height:
         return {(None,) * len(by): rows}
     key = unlike(by, rows)
@@ -108,7 +111,8 @@ def sum_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFra
 
 
 def over(expr: pl.Expr, rows: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
-    """Returns the expression as a window expression over `by`. Uses only columns that differ between rows."""
+    """Returns the expression as a window expression over `by`. Columns of `by` with the same value in all rows are left
+    out, because they take time."""
     key = unlike(by, rows)
     return expr.over(key) if key else expr
 
@@ -120,14 +124,14 @@ def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
-    """Filters rows. If all rows are wanted, they are not copied."""
+    """Filters rows. If all rows remain, returns them without a copy."""
     flags = which if isinstance(which, pl.Series) else rows.select(which.fill_null(value=False)).to_series()
     return rows if flags.all() else rows.filter(flags)
 
 
 def look_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
     """Adds the other columns of `table`, which has at most one row for each value of `on`. Joins only on columns that
-    differ between rows."""
+    differ between rows, which is faster."""
     rest = unlike(on, rows)
     if same := {name: rows[name][0] for name in on if name not in rest}:
         table = table.filter(**same).drop(same)
@@ -138,12 +142,12 @@ def look_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.Da
 
 
 def in_order(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Sorts rows. If they are sorted already, they are not copied."""
+    """Sorts rows. If they are already sorted, returns them without a copy."""
     return rows if rows[by].is_sorted() else rows.sort(by, maintain_order=True)
 
 
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Returns pairs of row numbers: a row and a stretch that its time is in. The rows of a stretch are in order of
-    `time`. If stretches overlap, a row is in several pairs."""
+    """Returns pairs of row numbers: `row`, and `stretch` (of `spans`), for which the row's time is inside the span. The
+    rows of a span are in order of `time`. If spans overlap, a row is in several pairs."""
     groups = grouped(by, rows, spans)
     return native.within(rows.select(_col(time).alias("time_ns"), *groups), spans.select("start_ns", "end_ns", *groups))

@@ -2,12 +2,13 @@
 in one tree.
 
     levels(rows, sums) -> the stacks of each level, with equal ones merged.
-    collapse(rows, roots) -> batches of lines, one for each stack.
+    collapse(rows, roots) -> batches of lines, one line for each stack.
     merge_stacks(rows, keys, sums) -> the stacks as nodes of one tree.
     totals(parent, own) -> for each node, the sum of its own value and the values of all nodes below it.
-    with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another.
+    with_functions(trace) -> the rows of trace.functions, and after them those of trace.ranges, nested in one another.
 
-flamegraph.pl, inferno and speedscope read the lines. So frames must not have characters that separate frames or lines.
+flamegraph.pl, inferno and speedscope read the lines. So characters that separate frames or lines are replaced in
+frames.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _col = pl.col
 
 
 def depths(parent: pl.Series) -> pl.Series:
-    """Returns how many rows are around each row. Every round of the loop looks twice as far up as the round before."""
+    """Returns how many rows are around each row. Each round of the loop looks twice as far up, so deep trees need few
+    rounds."""
     depth, above = parent.is_not_null().cast(ROW_NUMBER), parent
     while above.count():
         depth = depth + depth.gather(above).fill_null(0)
@@ -41,12 +43,15 @@ def depths(parent: pl.Series) -> pl.Series:
 
 
 def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("frame",)) -> Iterator[pl.DataFrame]:
-    """Yields the stacks of each level, the outermost first: stack (a number), parent (the stack around it, or null),
-    root, the keys, level, and the sums over the rows of this stack itself. Rows with equal keys are in one stack.
+    """Yields a frame for each level, the outermost first, with a row for each stack: stack (its number), parent (the
+    stack around it, or null), root, the keys, level, and the sums. Rows with the same parent stack and equal keys are
+    in one stack. The sums are over the rows of the stack itself.
 
-    `rows` have row, parent (a row, which must exist), depth, root, the keys, and the columns that are summed."""
+    `rows` have row, parent (a row, which must exist), depth, root, the keys, and the columns that are summed.
+    """
     count = 0
-    above = pl.DataFrame(schema={"row": ROW_NUMBER, "around": ROW_NUMBER})  # the stack of each row of the level above
+    # the rows of the level above, and the stack that each is in
+    above = pl.DataFrame(schema={"row": ROW_NUMBER, "around": ROW_NUMBER})
     parts = rows.partition_by("depth", as_dict=True)
     for level, (_, part) in enumerate(sorted(parts.items())):
         rows_of_level = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
@@ -61,7 +66,8 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
 
 def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
     """Yields lines. `rows` have the columns that `levels` needs, and weight. `roots` have root, and the text to put
-    before every stack of the root. Weights are integers. A stack whose own weight is 0 does not get a line."""
+    before every stack of the root. Weights are divided by `unit` and rounded down; a stack whose own weight is 0 does
+    not get a line."""
     around, key = roots.select("text", around="root"), "root"
     for stacks in levels(rows, [_col("weight").sum()]):
         joined = stacks.join(around, left_on=key, right_on="around", how="left", maintain_order="left")
@@ -73,8 +79,8 @@ def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator
 
 
 def merge_stacks(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and the node
-    of each row: row, node. `rows` have the columns that `levels` needs, without root."""
+    """Returns the stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums. Also returns
+    the node that each row is in: row, node. `rows` have the columns that `levels` needs, without root."""
     stacks = list(levels(rows.with_columns(root=pl.lit(0, dtype=ROW_NUMBER)), [*sums, _col("row")], keys))
     if not stacks:
         none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=ROW_NUMBER).alias("parent"), pl.all())
@@ -95,9 +101,9 @@ def safe(frame: pl.Expr) -> pl.Expr:
 
 
 def with_functions(trace: Tables) -> pl.DataFrame:
-    """Returns functions and ranges in one tree. The trace must have gone through `attribute`. If a range begins in a
-    function and ends after it (as in the range's own `__enter__`), the function is cut at the start of the range;
-    otherwise the range would be outside the tree."""
+    """Returns functions and ranges in one tree. The trace must have gone through `attribute`. A range may begin in a
+    function and end after the function, for example if the range's `__enter__` was recorded as a function. The function
+    is cut at the start of the range, because the range would be outside the tree otherwise."""
     ranges, calls = without_added("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)
     spans = calls.select(_SPAN).with_columns(_col("end_ns").fill_null(end_ns))

@@ -5,10 +5,10 @@
     lengths_of(parts) -> Lengths.
     lengths(analysis) -> the Lengths of one trace.
 
-The length of a step is the length of its stretch of time, cut to the part of the trace that was read, as in `opspan
-steps`. The time until all that a step launched was done is another figure, which `diff` compares (`until_done`). The
-number of steps is that of the process with most steps, because the ranks of a job do each step together. Median and
-mean are over all steps of all processes; both are given because a few long steps pull the mean away from the median.
+A step is as long as its stretch of time in `opspan steps`, clipped to the part of the trace that was read. `diff`
+compares another figure: the time until everything that a step launched was done (`until_done`). The number of steps is
+that of the process with most steps, because the ranks of a job do each step together. Median and mean are over all
+steps of all processes. Both are given because a few long steps pull the mean away from the median.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NS, _COUNTS = "step lengths", "step counts"
 class Lengths(NamedTuple):
     steps: int
     processes: int  # the number of processes that have steps
-    are_alike: bool  # whether all these processes have the same number of steps
+    are_alike: bool  # whether all processes that have steps have the same number of steps
     median_ns: int | None  # None if there are no steps
     mean_ns: int | None
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """Returns the parts. If `steps` are given, they count instead of the steps of the trace."""
+    """Returns the parts for `lengths_of`. If `steps` are given, they count instead of the steps of the trace."""
     rows = within_part(analysis.iterations if steps is None else steps, analysis.complete)
     counts = rows.group_by(PROCESS, maintain_order=True).agg(steps=pl.len().cast(pl.Int64))
     return {_NS: count_values(rows.select(ns=length()), (), "ns"), _COUNTS: Part(counts, PROCESS)}
@@ -51,7 +51,7 @@ def lengths_of(parts: Parts) -> Lengths:
 
 
 def median_and_mean(ns: pl.Series) -> tuple[int, int]:
-    """Returns median and mean of some lengths; there must be at least one."""
+    """Returns the median and the mean of at least one length."""
     return _of_counted(count_values(ns.alias("ns").to_frame(), (), "ns"))
 
 

@@ -3,16 +3,18 @@
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of
         steps.
     torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session.
-    engine_steps(ranges, others) -> the same of the steps of serving engines, in processes that `others` do not have.
-    marked_steps(ranges) -> both.
+    engine_steps(ranges, others) -> the same columns for the steps of serving engines. Processes that have steps in
+        `others` are left out.
+    marked_steps(ranges) -> both kinds of steps.
 
-A step is a range whose name matches. Ranges that begin while a step is open in their process are in that step, on any
-thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
+A step is a range whose name matches a pattern. Ranges that begin while a step is open in their process are in this
+step. They may be on any thread, because the backward of a step runs on another thread. If several steps are open, the
+last to begin counts.
 
-The steps of a profiler are the ranges ProfilerStep#N. A session without a schedule only marks the ends of steps: then a
-step is the time between two marks, from the start of its own work on (`own_work`). If a process has ranges and marks,
-the ranges count. At each step() a profiler opens a range for the step that may follow. So if the last range of a
-process is empty and all others are not, the last range is not a step.
+The steps of a profiler are the ranges ProfilerStep#N. A session without a schedule only marks the ends of steps. In
+this case a step is the time between two marks, or less if its own work begins later (`own_work`). If a process has
+ranges and marks, the ranges count. At each step() a profiler opens a range for a next step, even if there is none. So
+if the last range of a process is empty and all others are not, the last range is not a step.
 
 The steps of a serving engine are the outermost ranges that have its labels (`engine_labels`). Ranges must be nested
 (`nest`) first.
@@ -36,8 +38,8 @@ _col = pl.col
 
 
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
-    """Adds the steps. `pattern` is a regular expression for the names of steps, by default torch's ProfilerStep#N and
-    the labels of serving engines."""
+    """Adds the steps. `pattern` is a regular expression for the names of steps. By default, steps are those of
+    `marked_steps`."""
     if pattern is None:
         return _in_steps(ranges, marked_steps(ranges))
     try:
@@ -79,7 +81,7 @@ def engine_steps(ranges: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
-    """Returns the names of ranges that match the pattern."""
+    """Returns the distinct names of ranges that match the pattern."""
     names = ranges["name"].unique().drop_nulls().cast(pl.String)
     return names.filter(names.str.contains(pattern))
 
@@ -89,7 +91,7 @@ def _is_called(names: pl.Series) -> pl.Expr:
 
 
 def _between_marks(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Returns the steps of sessions that mark only the ends of steps. `names` are those of the marks."""
+    """Returns the steps of sessions that mark only the ends of steps. `names` are the names of these marks."""
     if not len(names):
         return ranges.clear().select(_STEP)
     marks = ranges.filter(_is_called(names)).sort(*PROCESS, "start_ns")
@@ -128,5 +130,5 @@ def _in_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
     row = innermost(steps.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))
     step = steps["name"].cast(pl.Categorical).gather(row).alias("step")
-    # Ranges without times are in the step of the range that they are in.
+    # A range without times has the step of the nearest range around it that has times.
     return ranges.with_columns(step if timeless(ranges) is None else step.gather(timed(ranges)))

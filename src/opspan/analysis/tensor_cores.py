@@ -1,11 +1,12 @@
 """Finds the ops that could use tensor cores, and how much of their device time was on tensor cores.
 
-    tensor_cores(ranges, work, keys) -> the keys (name, and other columns that make a group), and:
+    tensor_cores(ranges, work, keys) -> a row for each group of ranges with equal `keys` (name, and others):
         is_eligible (Boolean): whether ops of this name multiply matrices or convolve.
         tensor_cores_ns (Int64): time of kernels that use tensor cores, in these ranges and all ranges inside.
         unknown_ns (Int64): time of kernels whose names do not show whether they use tensor cores.
 
-These figures rest on names of ops and kernels, because traces have nothing else. Work must be attributed (`launches`).
+The figures are derived from the names of ops and kernels, because traces do not state the use of tensor cores. Work
+must be attributed (`launches`).
 """
 
 from __future__ import annotations

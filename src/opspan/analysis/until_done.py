@@ -3,16 +3,18 @@
     until_done(steps, calls, work) -> the steps in the same order, with took_ns and done_ns (when the step was done).
     with_outliers(until_done) -> the same, with is_outlier for steps that made the run longer.
 
-A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins when
-the step before was done, or at its own start if that is later. The step before is the step of the process that ended
-last before this step began. So the times of steps that follow each other add up to the time in which at least one of
-them was not done. If each step's work ends before the step, these times are those of the host. Work without a call
+A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins at
+its own start, or when the step before was done, whichever is later. The step before is the step of the process that
+ended last before this step began. So the times of steps that follow each other add up to the time in which at least one
+of them was not done. If each step's work ends before the step, these times are those of the host. Work without a call
 counts as launched when it began. Work must be attributed (`launches`) first.
 
-If a host runs ahead of its device, it has to wait when the launch queue is full. Then long steps of the host do not
-cost anything. And a step may be short for the host and long for the device. So an outlier is a step that took long
-until it was done. If a step began when devices had nothing left to do, its time includes the host's time until its
-first launch. In other steps, devices work during that time. So for such a step, the time of the host must be long, too.
+An outlier is a step that took long until it was done. A step that is long only on the host does not count: a host that
+runs ahead of its device has to wait when the launch queue is full, which does not make the run longer.
+
+If devices are idle when a step begins, its time includes the host's time until its first launch. In other steps,
+devices run earlier work in that time. So a step that begins with idle devices is an outlier only if it was long on the
+host, too.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def with_outliers(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_ends(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns when the last work that was launched in each step ended: number, last_ns."""
+    """Returns, for each step with work, when the last work that was launched in it ended: number, last_ns."""
     columns = (*PROCESS, "start_ns", "end_ns", "call", "kind", "is_overhead")
     rows = on_device(work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
     launched = calls["start_ns"].gather(rows["call"]).alias("called_ns")

@@ -23,10 +23,10 @@ from opspan.analysis.spans import PROCESS, length, time_in
 _col = pl.col
 
 SYNCHRONISE, COPY, ITEM = "synchronise", "blocking copy", "item"
-DRAIN = (SYNCHRONISE, COPY, ITEM)  # after these waits a device may have nothing left to do
+DRAIN = (SYNCHRONISE, COPY, ITEM)  # after a wait of these kinds, a device may have nothing left to do
 WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading"])
 
-# Patterns of full names of calls that always wait.
+# Patterns of the full names of calls that wait, by the kind of wait.
 NAMES: dict[str, tuple[str, ...]] = {
     SYNCHRONISE: (
         "cuda(Device|Stream|Event|Thread)Synchronize",
@@ -34,9 +34,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "hip(Device|Ctx|Stream|Event)Synchronize",
         "ze(CommandQueue|CommandList|Event|Fence)(Host)?Synchronize",
         "urQueueFinish|urEventWait|clFinish|clWaitForEvents",
-        "synchronize(Device|Stream|Event)?",  # functions of MTIA's library
+        "synchronize(Device|Stream|Event)?",  # names in MTIA's library
     ),
-    # Copies do not wait if both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD never wait.
+    # cudaMemcpyPeer and cuMemcpyDtoD are not here, because they never wait. The other copies wait unless both source
+    # and target are memory of a device.
     COPY: (
         "cudaMemcpy(2D|3D)?((To|From)(Array|Symbol))?",
         "cuMemcpy(HtoD|DtoH|HtoA|AtoH|2D|2DUnaligned|3D)?",
@@ -61,12 +62,12 @@ NAMES: dict[str, tuple[str, ...]] = {
         "zeModuleCreate|urProgramBuild|clBuildProgram",
     ),
 }
-# These calls wait if one end is pageable memory, because the driver itself moves the bytes between that memory and
-# memory that devices can reach.
+# These calls wait if the source or the target is pageable memory. Devices cannot reach this memory, so the driver
+# itself moves the bytes.
 ASYNC_COPIES = ("(cuda|cu|hip)Memcpy[A-Za-z0-9]*Async",)
-# Suffixes of functions that use a default stream for each thread.
+# Endings of the names of functions that use a default stream for each thread.
 SUFFIX = "(_ptsz|_ptds|_spt)?"
-# nsys records some calls a second time for their backtrace. The second record has this api.
+# nsys records some calls a second time, for their backtraces. The second record has this name in the column api.
 SECOND_TIME = "cuda_backtrace"
 # Ops that fetch a value from a device.
 ITEM_OPS = ("aten::item", "aten::_local_scalar_dense")
@@ -101,7 +102,7 @@ _ASYNC = "asynchronous copy"
 
 
 def _by_name(names: pl.Series) -> pl.Series:
-    """Returns, for each call, the kind of wait (a key of NAMES, or _ASYNC) that its name shows, or null."""
+    """Returns, for each call, the kind of wait that its name shows (a key of NAMES, or _ASYNC), or null."""
     known = names.unique().drop_nulls()
     text = _col("name").cast(pl.String)
     rules = {**NAMES, _ASYNC: ASYNC_COPIES}
@@ -114,8 +115,8 @@ def _by_name(names: pl.Series) -> pl.Series:
 
 
 def _copies(work: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each call that copied, whether its source or target was pageable memory, and whether both were on
-    devices."""
+    """Returns, for each call that copied, whether the source or the target was pageable memory. Also returns whether
+    both were memory of a device."""
     copied = work.filter(_col("kind") == "memcpy", _col("call").is_not_null())
     sides = [_col(name).cast(pl.String) for name in ("copy_from", "copy_to")]
     is_pageable, is_on_device = (
@@ -127,7 +128,8 @@ def _copies(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Removes calls that lie in another call of their thread. A call that did not return does not contain calls."""
+    """Removes calls inside another call of their thread, so that no time counts twice. A call that did not return does
+    not contain other calls."""
     end = pl.when(_col("start_ns").is_not_null()).then(pl.max_horizontal("start_ns", "end_ns"))
     in_order = rows.with_columns(until=end).sort("start_ns", "until", "call", descending=[False, True, False])
     before = _col("until").cum_max().shift(1).over("rank", "pid", "tid")
@@ -139,7 +141,7 @@ def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _busy_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     busy = on_device(work.select("rank", "pid", "start_ns", "end_ns", "kind", "is_overhead"))
-    # If the process of some work is unknown, the busy time of all processes of its rank is unknown.
+    # Work of an unknown process may belong to any process of its rank. So busy_ns is null for all of them.
     unclear = busy.filter(_col("pid").is_null())["rank"].unique()
     known = rows.select("call", "rank", "pid", "start_ns", "end_ns").filter(
         _col("pid").is_not_null(), _col("rank").is_in(busy["rank"].unique().implode(), nulls_equal=True)

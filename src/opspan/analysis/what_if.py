@@ -2,7 +2,7 @@
 
     what_if(trace, times, waits, graph, factors, meetings) -> Times.
 
-`factors` has a factor for each name of an op or kind of time (path_cuts.KINDS). docs/analysis.md, "path", has the
+`factors` has factors for names of ops, and for kinds of time (path_cuts.KINDS). docs/analysis.md, "path", has the
 rules.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_LONGEST = 2**53  # ns (104 days); for longer times, floats are not exact
+_LONGEST = 2**53  # ns (104 days); floats do not represent longer times exactly
 _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 
 
@@ -115,14 +115,13 @@ def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, f
 def _predict(
     moments: pl.DataFrame, path: pl.DataFrame, graph: Graph, host: Host, replayed: Replay, meetings: Meetings
 ) -> pl.Series:
-    """Returns, for each of these moments of the path (process, time_ns), the time that it would have after the
-    change."""
+    """Returns the new times of some moments of the path (process, time_ns) after the change."""
     at = moments["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(moments.select("process", "time_ns"), begins, "process", strict=True)
     on = path[place.set(place == NONE, None).cast(ROW_NUMBER)].with_columns(time_ns=moments["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    start, end, start_ns, end_ns = (  # the last entry is for moments without work (NONE)
+    start, end, start_ns, end_ns = (  # the last value, 0, is for moments that are not in work (NONE)
         np.append(times.to_numpy(), 0)[node]
         for times in (replayed.begun, replayed.end, graph.work["start_ns"], graph.work["end_ns"])
     )
@@ -131,7 +130,7 @@ def _predict(
     waiting = start - scale(start_ns - at, delayed)
     # If ranks wait for each other in a collective, each rank goes on once the last rank has reached it.
     parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
-    # NaN if ranks do not wait for each other
+    # NaN for work in which ranks do not wait for each other
     tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)
     has_met = end_ns - at <= tail
     met = end - scale(end_ns - at, took)
@@ -148,7 +147,8 @@ def _predict(
         after = joins[next_]
         is_tail = (after["thread"] == on["thread"]) & after["is_last"] & (after["target_ns"] <= on["time_ns"])
         is_tail &= after["time_ns"] >= on["time_ns"]
-        tail = shift[next_] + clock  # the thread's clock goes on after the join
+        # the wait of the next join is already over at this moment, so the thread is as late as after that join
+        tail = shift[next_] + clock
         hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
 
     processes = moments.select("process").join(
