@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# How many of torch's emitters are on. Meanwhile record_function begins no range of torch's for its listeners, because
-# the emitter would send that range to the tool, which gets ours already.
+# How many of torch's emitters are on. While one is on, opspan's record_function does not begin torch's range as well,
+# because the emitter would send it to the tool, which already gets opspan's range.
 emitters_on = 0
 
 

@@ -99,7 +99,7 @@ def _stop() -> None:
 def _enter(module: Any, inputs: object) -> _Frame | None:
     frame = None
     try:
-        if _is_compiling() or not (_to or _watcher):  # or the last session has just ended
+        if _is_compiling() or not (_to or _watcher):  # nobody: the last session ended after this call began
             return None
         stack = _stack()
         ref, name = _names.get(module) or _names.learn(module, stack[0].module if stack else None)

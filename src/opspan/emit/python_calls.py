@@ -61,7 +61,7 @@ def _join(*_: object) -> None:
 
 
 def start(native: Sinks, sink: int) -> None:
-    """Starts to record calls. Warns if that is not possible."""
+    """Starts recording calls. Warns if that is not possible."""
     global _native
     if not python_frames.is_known():
         notices.warn(_UNKNOWN, stacklevel=4)
@@ -96,7 +96,7 @@ def _code_of(module: str, kind: str, method: str) -> int | None:
 
 
 def stop(native: Sinks, sink: int) -> None:
-    """Stops to record calls. Warns if another profiler has taken the slot during the recording."""
+    """Stops recording calls. Warns if another profiler has taken the slot during the recording."""
     thread = _started.pop(sink, None)
     if thread is None:
         return

@@ -24,7 +24,7 @@ _UNKNOWN: Final = -1
 _INT64: Final = range(-(2**63), 2**63)
 
 _to = _UNKNOWN  # the listeners, as bits of sinks
-_open = 0  # sinks without a tool whose session is active, as bits
+_open = 0  # sinks with an active session, but without a tool, as bits
 _push: Callable[[Ref, int], int]
 _pop: Callable[[int], int]
 _mark: Callable[[Ref, int], None]

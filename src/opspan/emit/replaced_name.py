@@ -1,5 +1,5 @@
-"""Replaces the value of a name in a module while sessions need that. torch looks the name up each time that it uses
-the value."""
+"""Replaces the value of a name in a module during sessions. torch looks the name up each time that it uses the
+value."""
 
 from __future__ import annotations
 
