@@ -152,7 +152,7 @@ def refresh() -> int:
 
 @functools.cache
 def _warn_once() -> None:
-    """Warns once that opspan was installed for another machine. The program gets no error."""
+    """Warns once if the native library is there, but cannot be loaded. The program gets no error."""
     if libraries.sinks().is_file():
         notices.warn_at_end(
             f"annotate and mark go through the packages nvtx and ittapi, and ops get no labels: {sinks.why_not()}",

@@ -1,6 +1,6 @@
 """The common part of emit_nvtx, emit_itt and record: entering and leaving, limits on their number, schedules, forks.
 
-    Session            the contract (like torch's: used once, one at a time except recordings, no effect if not enabled)
+    Session            used once, one at a time except recordings, no effect if not enabled (all as in torch)
     |-- Emitter        for a tool, in emitters.py
     |   |-- emit_nvtx  in nvtx.py
     |   `-- emit_itt   in itt.py

@@ -1,6 +1,6 @@
-"""Reports the ends of a program's steps to counters (`counting`, `rolling`). The source of a report is the program,
-which calls step() of a session, or an optimizer. While a session of the program has a schedule, optimizers do not
-report.
+"""Reports the ends of a program's steps to counters (`counting`, `rolling`). The source of a report is an optimizer or,
+if the program calls step() of a session, the program. Optimizers do not report while a session of the program has a
+schedule.
 
 After `watch_optimizers`, torch calls `_after_optimizer` after each step of any optimizer. The hook is set once and
 stays, because changing torch's hooks raises an error in a thread that iterates over them. Without a counter the hook
