@@ -37,7 +37,7 @@ struct Machine {
     return __rdtsc();
 #elif defined(__aarch64__)
     uint64_t ticks;
-    // No isb comes before it, for the reason that no lfence comes before rdtsc: it would cost what the counter saves.
+    // There is no isb before this instruction, and no lfence before rdtsc: each would cost what the counter saves.
     asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
     return ticks;
 #else

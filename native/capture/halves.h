@@ -1,5 +1,5 @@
-// The units that take half a cache line, in a chunk of the kind kHalves: their layouts, the tests whether an event fits
-// into one, and the functions that write and end them.
+// The units that take half a cache line, in a chunk of the kind kHalves: their layouts, tests whether an event fits
+// into such a unit, and functions that write and end these units.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ inline constexpr uint8_t kShortOverload = 128;  // as kHasOverload
 // Likes, which refer to the kModel unit, their model. A range whose id or value is 2^32 or more needs a full unit.
 struct Like {
   uint8_t kind;  // Unit::kLike
-  uint8_t what;  // the bits of the flags in kValueMask
+  uint8_t what;  // the flags that are in kValueMask
   uint16_t took_high;
   // The lower 32 bits of the number of the kModel unit that has this range's other fields: the last one before this
   // unit whose number ends with these bits.

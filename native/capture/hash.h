@@ -26,8 +26,8 @@ uint64_t load(const char* from) {
   return value;
 }
 
-// Hashes a text in words of eight bytes. The last word overlaps the word before it, so it has eight bytes too: it is
-// slow to copy an unknown number of bytes into a word.
+// Hashes a text in words of eight bytes. The last word overlaps the word before it, so that it has eight bytes, too.
+// Copying an unknown number of bytes into a word would be slow.
 inline uint64_t hash_of(std::string_view text, uint64_t seed = 0) {
   const size_t size = text.size();
   const char* at = text.data();

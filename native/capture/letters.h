@@ -24,7 +24,7 @@ inline constexpr size_t kLetters = 16;
 
 #ifdef OPSPAN_READS_PAST_ENDS
 
-// Pages of 16 or 64 KiB consist of such pages.
+// Returns whether reading kLetters letters stays within a page of 4 KiB. A larger page consists of such pages.
 inline bool can_read(const char* text) {
   constexpr uintptr_t kPageBytes = 4096;
   return reinterpret_cast<uintptr_t>(text) % kPageBytes <= kPageBytes - kLetters;

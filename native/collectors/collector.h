@@ -106,7 +106,7 @@ class Stack {
     given_up_ += kKept;
   }
 
-  // When the double of this number is open, the outer half of the ranges is given up.
+  // When twice this number of ranges are open, the outer half of them is given up.
   static constexpr size_t kKept = 1 << 16;
   std::vector<Frame> frames_;
   size_t given_up_ = 0;

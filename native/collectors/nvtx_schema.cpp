@@ -132,8 +132,8 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
-// Limits of a schema; beyond them it is refused. With more entries, the client never set the field with their number.
-// With more fields, nested schemas contain arrays whose lengths multiply.
+// Larger schemas are refused. More entries mean that the client never set the field with their number. More fields mean
+// that nested schemas contain arrays whose lengths multiply.
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 

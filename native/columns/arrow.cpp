@@ -6,7 +6,7 @@
 
 namespace opspan::columns {
 
-// --- in
+// --- columns that come in
 
 Input::Input(ArrowArrayStream* stream) {
   auto last_error = [&] {
@@ -103,7 +103,7 @@ std::vector<std::shared_ptr<const void>> Input::text_buffers(const char* name) c
   return parts;
 }
 
-// --- out
+// --- columns that go out
 
 namespace {
 

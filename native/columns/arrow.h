@@ -99,7 +99,7 @@ inline constexpr const char* kFormat<uint8_t> = "C";
 template <>
 inline constexpr const char* kFormat<double> = "g";
 
-// --- in
+// --- columns that come in
 
 struct Nulls {
   const uint8_t* validity = nullptr;  // null: there are no nulls
@@ -185,7 +185,7 @@ Values<uint32_t> Input::values(const char* name) const;
 template <>
 Values<uint8_t> Input::values(const char* name) const;
 
-// --- out
+// --- columns that go out
 
 // Copies of texts, in blocks of memory. Texts are copied because views into the memory of another owner would keep all
 // of that memory alive. Several threads may take blocks at the same time.

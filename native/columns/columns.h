@@ -19,7 +19,7 @@ Word load(const char* at) {
   return word;
 }
 
-// Returns a 64-bit word for hashing, which contains all of up to seven bytes, and some of them twice. The bytes are not
+// Returns a 64-bit word for hashing, which contains these bytes (seven at most), some of them twice. The bytes are not
 // copied to memory and read back as one word, because that read would wait for the copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
   if (count >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + count - 4)} << 32;

@@ -43,7 +43,7 @@ opspan_columns_call opspan_columns_protobuf;      // first: rows; number: protob
 opspan_columns_call opspan_columns_timeline;      // first: slices of tracks
 opspan_columns_call opspan_columns_places;        // first: shapes in lanes; number: rows of a lane
 opspan_columns_call opspan_columns_blocks;        // first: shapes in drawing order; number: the most blocks
-opspan_columns_call opspan_columns_latest;        // first: points; second: rows by time; number: 1: row < point
+opspan_columns_call opspan_columns_latest;        // first: points; second: rows by time; number: 1 if row < point
 opspan_columns_call opspan_columns_replay;        // first: work, then edges; second: joins; number: rows of work
 opspan_columns_call opspan_columns_sqlite;        // first: columns; second: the table; number: file descriptor
 

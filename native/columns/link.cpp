@@ -186,7 +186,7 @@ Output link(const Input& frame, const Input& names) {
   const Names facts(names);
   Places places;
   auto processes = places.processes(frame);
-  auto threads = places.threads(frame);  // of a forward op: its own thread; of a backward range: its forward thread
+  auto threads = places.threads(frame);  // a forward op's own thread, or a backward range's forward thread
   auto candidates = uninitialized<uint32_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);

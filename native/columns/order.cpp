@@ -42,8 +42,8 @@ struct Places::Reader {
     if (!one_rank) rank = frame.values<int32_t>("rank");
     if (!one_pid) pid = frame.values<int64_t>("pid");
   }
-  // Returns true if this row and the previous one are of the same process. This is mostly so, and then the process need
-  // not be looked up.
+  // Returns true if this row and the previous row are of the same process. Most rows are, and need no look-up of their
+  // process.
   bool is_repeated(size_t row) const {
     return row > 0 && (one_rank || rank.is_repeated(row)) && (one_pid || pid.is_repeated(row));
   }

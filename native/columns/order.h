@@ -11,7 +11,7 @@
 namespace opspan::columns {
 
 // Gives numbers to 64-bit keys, from 0 on, in the order in which they are first seen. It is fast if a key is the same
-// as the previous one, which is mostly so.
+// as the previous key, as most keys are.
 class Numbering {
  public:
   Numbering() : slots_(kFirstSlots, kNone) {}

@@ -1,4 +1,4 @@
-// Writes the inputs of an op as the runs of words of sinks.h.
+// Writes the inputs of an op as arrays of 64-bit words. sinks.h describes these arrays.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -27,8 +27,8 @@ inline void append_json(std::string& out, const std::string& text) {
   out += '"';
 }
 
-// The shortest of the texts with 15, 16 and 17 digits that gives the number back. std::to_chars would need libstdc++ 11
-// where the observer runs, which torch itself does not.
+// Returns the shortest text with 15, 16 or 17 digits from which the number can be read back. std::to_chars is not used:
+// it needs libstdc++ 11 where the observer runs, but torch does not.
 inline std::string shortest(double value) {
   std::string text;
   for (int digits = 15; digits <= 17; ++digits) {
@@ -76,7 +76,7 @@ inline void append_json(std::string& out, const c10::IValue& value) {
   }
 }
 
-// The keys are sorted, because torch's map has no order.
+// Returns the JSON object, with sorted keys, because torch's map has no order.
 inline std::string json_of(const std::unordered_map<std::string, c10::IValue>& keywords) {
   std::string out;
   for (const auto& [key, value] : std::map<std::string, c10::IValue>(keywords.begin(), keywords.end())) {

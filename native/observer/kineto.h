@@ -10,7 +10,7 @@
 #if __has_include(<kineto/libkineto.h>) && !defined(OPSPAN_NO_KINETO)
 #define OPSPAN_HAS_KINETO
 #include <kineto/libkineto.h>
-// Weak, because there are builds of torch without Kineto.
+// The function is weak, because some builds of torch have no Kineto.
 namespace libkineto {
 [[gnu::weak]] LibkinetoApi& api();
 }

@@ -13,8 +13,8 @@ extern "C" {
 #define OPSPAN_OBSERVER_ABI 9
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
-// Returns what an observer that comes with the wheel was built for, as tools/observers wrote it: the git version of
-// torch and the C++ ABI (cxx11 or pre). "" for one that was built where it runs.
+// Returns what an observer that comes with the wheel was built for, as tools/observers wrote it: the version of torch,
+// its git version and the C++ ABI (cxx11 or pre). Returns "" for an observer that was built where it runs.
 OPSPAN_EXPORT const char* opspan_observer_built_for(void);
 // Returns 1 if the torch that is loaded is laid out as this observer was compiled for, else 0.
 OPSPAN_EXPORT int opspan_observer_fits(void);
@@ -23,8 +23,8 @@ OPSPAN_EXPORT int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SIN
 // Sends every op of every thread to this sink from now on, with the inputs that an OPSPAN_INPUTS_... value selects.
 // Returns 0, or -errno (EBUSY: attached already).
 OPSPAN_EXPORT int opspan_observer_attach(int sink, int inputs);
-// Sends to this sink, with each op, the Python functions that the op is called in, as `frames` reads them; null: no
-// longer. Returns 0, or -errno.
+// Sends to this sink, with each op, the Python functions that the op is called in, as `frames` reads them. Stops that
+// if `frames` is null. Returns 0, or -errno.
 OPSPAN_EXPORT int opspan_observer_stacks(int sink, const opspan_frames* frames);
 // Sets whether names of ops of this sink have their overload, as in aten::add.Tensor (1), or not (0). Returns 0, or
 // -errno.
@@ -40,8 +40,8 @@ OPSPAN_EXPORT void opspan_observer_threads(int on);
 // Calls a Python callable, the __enter__ of a _RecordFunctionFast, so that it begins its range even if torch's own
 // profiler is off. Returns the result, a new reference; null if an exception was raised. The caller holds the GIL.
 OPSPAN_EXPORT void* opspan_observer_enter_fast(void* callable);
-// Calls a Python callable in the same way. Ranges of USER_SCOPE that begin meanwhile do not reach the sinks, which get
-// only their ids (opspan_sink::announce).
+// Calls a Python callable in the same way. Ranges of USER_SCOPE that begin during this call do not reach the sinks. The
+// sinks get only the ids of these ranges (opspan_sink::announce).
 OPSPAN_EXPORT void* opspan_observer_enter_silent(void* callable);
 // Returns 1 if anybody but opspan gets ranges of USER_SCOPE that begin on this thread, else 0.
 OPSPAN_EXPORT int opspan_observer_others(void);

@@ -1,5 +1,5 @@
-// Tells whether other listeners than opspan get a user's own range, so that record_function begins torch's range for
-// them as well. opspan's sinks have their own range by then.
+// Tells whether other listeners than opspan get a user's own range. If so, record_function begins torch's range, too,
+// and opspan's sinks ignore that range, because they get one of their own.
 #pragma once
 
 #include <ATen/record_function.h>

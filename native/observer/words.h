@@ -1,4 +1,4 @@
-// A run of words (64-bit numbers), in the form in which sinks.h passes words on.
+// An array of words (64-bit numbers), in the form in which sinks.h passes words on.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ template <class Word, size_t kInline>
 class Words {
  public:
   void add(Word word) { *extend(1) = word; }
-  // Returns room for that many words more, to be filled in before the next call.
+  // Adds `count` words, and returns their address. The caller fills them in before the next call.
   Word* extend(size_t count) {
     if (count_ + count > kInline) [[unlikely]]
       return extend_heap(count);

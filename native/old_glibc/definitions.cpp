@@ -1,4 +1,5 @@
-// Defines what old glibcs lack. Only libraries of a release have these definitions, and they export none of them.
+// Defines symbols that old releases of glibc lack. Only the libraries in opspan's wheels have these definitions, and do
+// not export them.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,7 +11,8 @@ extern "C" {
 // can promise this.
 char __libc_single_threaded = false;
 
-// Functions since glibc 2.33. On the processors that opspan runs on, the kernel's struct is that of the C library.
+// glibc exports these functions since 2.33. On the processors that opspan runs on, the kernel and the C library have
+// the same `struct stat`.
 int fstat(int file, struct stat* status) { return static_cast<int>(syscall(SYS_fstat, file, status)); }
 int stat(const char* path, struct stat* status) {
   constexpr int kHere = -100;  // AT_FDCWD

@@ -1,6 +1,6 @@
 // The functions of CPython that python_calls.cpp needs. They are looked up when this library is loaded, so that one
-// library serves every Python; in a program without Python they are null. CPython 3.10 to 3.14 have them all, but for
-// those in `since_3_12` and `until_3_11`.
+// library serves every Python. In a program without Python they are null. CPython 3.10 to 3.14 have all of them, except
+// that PyEval_SetProfileAllThreads is new in 3.12.
 #pragma once
 
 struct _object;  // PyObject
@@ -41,7 +41,7 @@ OPSPAN_PYTHON _object* PyWeakref_GetObject(_object*);  // a borrowed reference
 // since 3.12
 OPSPAN_PYTHON void PyEval_SetProfileAllThreads(opspan::python::ProfileFunction, _object*);
 
-// Also in later releases; but there, PyThreadState_Swap lets other threads run meanwhile.
+// Used only before 3.12. Later releases have them, too, but their PyThreadState_Swap lets other threads run.
 OPSPAN_PYTHON _is* PyInterpreterState_Get();
 OPSPAN_PYTHON _ts* PyInterpreterState_ThreadHead(_is*);
 OPSPAN_PYTHON _ts* PyThreadState_Next(_ts*);
@@ -58,7 +58,7 @@ struct ObjectHead {
 };
 struct TypeHead : ObjectHead {
   long size;
-  const char* name;  // with the module's name before it, if the type is not Python code
+  const char* name;  // begins with the module's name, unless the type was defined in Python
 };
 struct CFunctionHead : ObjectHead {
   const struct {
@@ -68,7 +68,7 @@ struct CFunctionHead : ObjectHead {
 
 inline const TypeHead* type_of(const Object* object) { return reinterpret_cast<const ObjectHead*>(object)->type; }
 
-// A reference to an object, which is dropped at the end. The GIL must be held then.
+// A reference to an object. The destructor drops the reference, and needs the GIL.
 class Reference {
  public:
   explicit Reference(Object* object) : object_(object) {}

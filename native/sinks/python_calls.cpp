@@ -1,10 +1,10 @@
-// Records every call of a Python function, and of a function in C that Python calls, as a range of kPython. Python
-// calls on_event, by the slot for profile functions that each of its threads has.
+// Records every call of a Python function, and of a C function that Python calls, as a range of the kind kPython. Each
+// thread of Python has a slot for a profile function, which Python calls at the begin and end of a call. Here this
+// function is on_event.
 //
-// Ranges of ops need not nest with calls: a generator can begin a range and yield. So calls have a stack of their own.
-// A call says which call it was made in, by the number of its unit. A call's end is matched by the frame of Python,
-// because not every end has its begin: a call may have begun before the slot was taken, or while another profiler had
-// taken it.
+// Ranges of ops need not nest with calls: a generator can begin a range and yield. So calls have a stack of their own,
+// and the unit of a call has the number of the outer call's unit. The end of a call is matched with its begin by the
+// Python frame, because some calls have no begin here: they began before opspan had the slot.
 #include "sinks/python_calls.h"
 
 #include <pthread.h>
@@ -23,8 +23,8 @@
 namespace opspan::python {
 namespace {
 
-// Turns of a capture's recording of calls, each from a start to its stop. All under the GIL, but for `turn` and
-// `began_ns` in a forked process.
+// A turn is a time in which the open calls of a capture belong together. Each start, stop and fork begins a new turn.
+// All fields are changed under the GIL, except in after_fork.
 struct Turns {
   uint32_t turn = 0;
   int64_t began_ns = 0;
@@ -94,7 +94,7 @@ void begin(Thread& here, uint32_t writer, Frame* frame, int64_t start_ns = 0) {
 
 void begin_c(Thread& here, uint32_t writer, Frame* frame, const Object* c_function) {
   const std::vector<OpenCall>& calls = here.python[writer].calls;
-  // As are functions of Python's own library, what opspan's functions call in C is left out.
+  // C functions that opspan's functions call are left out, too.
   const bool is_ours = !calls.empty() && calls.back().frame == frame && !calls.back().place;
   begin(here, writer, frame, true, is_ours ? nullptr : &name_of_c_function(c_function));
 }
@@ -105,7 +105,7 @@ void end(Thread& here, uint32_t writer, const Frame* frame, bool is_c) {
   size_t at = calls.size();
   while (at > 0 && !is_it(calls[at - 1])) --at;
   if (at == 0) return;
-  // The ends of the calls inside were missed.
+  // The ends of the calls inside this call were missed.
   for (size_t inner = calls.size(); inner > at; --inner) give_up(calls[inner - 1]);
   end(here, calls[at - 1]);
   calls.resize(at - 1);
@@ -116,15 +116,15 @@ void end_all(Thread& here, OpenCalls& open, int64_t end_ns) {
   for (; !open.calls.empty(); open.calls.pop_back()) end(here, open.calls.back(), end_ns);
 }
 
-// Returns a frame, of which the caller has a reference, and those around it, the innermost first.
+// Returns `frame` and the frames around it, the innermost first. Takes over the caller's reference to `frame`.
 std::vector<Reference> frames_from(Frame* frame) {
   std::vector<Reference> frames;
   for (; frame; frame = PyFrame_GetBack(frame)) frames.emplace_back(frame);
   return frames;
 }
 
-// Ends the calls of an earlier turn, then opens the calls that the thread is in: those around `frame`, and that of
-// `frame` itself if it has begun.
+// Ends the calls of an earlier turn. Then opens the calls that the thread is in: the calls around `frame`, and the call
+// of `frame` itself if it has begun.
 [[gnu::cold]] void begin_turn(Thread& here, uint32_t writer, Frame* frame, bool has_begun) {
   OpenCalls& open = here.python[writer];
   const Turns& turns = g_turns[writer];
@@ -156,7 +156,7 @@ void take(Thread& here, uint32_t writer, Frame* frame, int what, Object* argumen
 int on_event(Object*, Frame* frame, int what, Object* argument) {
   const uint32_t on = g_on.load(std::memory_order_relaxed);
   if (!on) [[unlikely]] {
-    PyEval_SetProfile(nullptr, nullptr);  // nobody records calls any more, and this thread had not heard of it
+    PyEval_SetProfile(nullptr, nullptr);  // recording has stopped, but this thread still had the slot
     return 0;
   }
   try {
@@ -165,13 +165,13 @@ int on_event(Object*, Frame* frame, int what, Object* argument) {
       if (on >> writer & 1) take(here, writer, frame, what, argument);
     }
   } catch (...) {
-    // There is no memory. The call is lost.
+    // Out of memory: the call is lost.
   }
   return 0;
 }
 
-// Takes the slots of the other threads that are in Python. Before 3.12, leaves the threads alone that have a profile
-// function; from then on, Python does not tell.
+// Takes the slots of the other threads that are in Python. Before 3.12, a thread that has a profile function keeps it.
+// From 3.12 on, all slots are taken in one call, which does not tell whether a thread had a profile function.
 void arm_other_threads(Object* hook, Object* get_profile, Object* none) {
   if (PyEval_SetProfileAllThreads) return PyEval_SetProfileAllThreads(on_event, hook);
   _ts* own = PyThreadState_Get();
@@ -198,7 +198,7 @@ void drop_ended_calls(std::vector<OpenCall>& calls) {
   for (; !calls.empty() && !is_open(calls.back()); calls.pop_back()) give_up(calls.back());
 }
 
-// In a forked process, calls that the process is in began with the process.
+// In a forked process, begins a new turn, in which the calls that the process is in begin now.
 void after_fork() {
   for (Turns& turns : g_turns) {
     ++turns.turn;
@@ -239,7 +239,7 @@ void opspan_python_join(void* hook) {
         opspan::python::drop_ended_calls(open.calls);
       }
     } catch (...) {
-      // There is no memory. The calls stay open until their callers end.
+      // Out of memory: the ended calls stay open until their callers end.
     }
     PyEval_SetProfile(on_event, static_cast<_object*>(hook));
   } else {

@@ -7,16 +7,16 @@
 extern "C" {
 
 typedef struct opspan_python {
-  void* hook;         // what sys.getprofile() returns meanwhile: a Python function that calls opspan_python_join
+  void* hook;         // sys.getprofile() returns it: a Python function that calls opspan_python_join
   void* get_profile;  // sys.getprofile
   void* none;         // None
   void* module_code;  // the code of nn.Module.__call__, or null
-  // The codes of record_function's __enter__ and __exit__, or null. Their calls are left out, and so are all calls in
-  // them: a range begins in the one and ends in the other, so it would overlap the calls.
+  // The code objects of record_function's __enter__ and __exit__, or null. Their calls are left out, and so are all
+  // calls in them. Otherwise a range, which begins in __enter__ and ends in __exit__, would partly overlap these calls.
   void* enter_code;
   void* exit_code;
-  // Folders with opspan's own functions, and that of Python's own library, each with a slash at its end. Calls of
-  // opspan's functions are left out, and so is what these call in the library.
+  // `folders` have opspan's own functions, and `library` is the folder of Python's standard library. Each ends with a
+  // slash. Calls of opspan's functions are left out, and so are the calls that these functions make in the library.
   const char* const* folders;
   size_t folder_count;
   const char* library;
@@ -25,7 +25,8 @@ typedef struct opspan_python {
 OPSPAN_EXPORT int opspan_python_start(int sink, const opspan_python* python);
 // Takes the profile slot of this thread too, or frees it if no capture records calls.
 OPSPAN_EXPORT void opspan_python_join(void* hook);
-// Returns 1 if other captures still record calls. Else the caller frees this thread's slot; other threads free theirs.
+// Stops recording calls into this sink. Returns 1 if other captures still record calls, else 0. After 0, the caller
+// frees this thread's slot. Other threads free their slots at their next call.
 OPSPAN_EXPORT int opspan_python_stop(int sink);
 
 }  // extern "C"

@@ -11,14 +11,14 @@
 namespace opspan::python {
 namespace {
 
-// A nn.Module with a number that no other module of its class has.
+// A nn.Module. Its name has a number that no other module of its class has.
 struct Module {
-  Object* weak_reference;  // to the module. A later module may have the same address.
+  Object* weak_reference;  // tells whether the module still lives: a later one may have its address
   capture::Constant* name;
 };
 
 struct Names {
-  std::unordered_map<const Object*, Function> functions;  // by code; a reference to each code is held
+  std::unordered_map<const Object*, Function> functions;  // by code object; a reference to each is held
   std::unordered_map<const Object*, Module> modules;
   std::unordered_map<std::string, size_t> modules_of_class;
   std::unordered_map<std::string, capture::Constant> texts;
@@ -40,10 +40,10 @@ struct RecentCFunction {
 };
 std::array<RecentCFunction, 512> g_c_functions;
 
-std::vector<std::string> g_folders;  // opspan's own
-std::string g_library;               // the folder of Python's own library
+std::vector<std::string> g_folders;  // the folders of opspan's own functions
+std::string g_library;               // the folder of Python's standard library
 const Object* g_module_code = nullptr;
-std::array<const Object*, 2> g_edge_codes{};  // of record_function's __enter__ and __exit__
+std::array<const Object*, 2> g_edge_codes{};  // the code objects of record_function's __enter__ and __exit__
 
 size_t slot_of(const void* first, const void* second, size_t count) {
   return capture::fold(reinterpret_cast<uintptr_t>(first) ^ capture::kOdd, reinterpret_cast<uintptr_t>(second)) % count;
@@ -53,7 +53,7 @@ std::string text_of(const Reference& object) {
   long size = 0;
   const char* text = object ? PyUnicode_AsUTF8AndSize(object.get(), &size) : nullptr;
   if (!text) {
-    PyErr_Clear();  // a path that is no valid text
+    PyErr_Clear();  // Python cannot write the text, a path, as UTF-8
     return "?";
   }
   std::string copy(text, static_cast<size_t>(size));
@@ -100,7 +100,7 @@ capture::Constant& text(std::string text) {
   return at->second;
 }
 
-// Returns the first argument of the function that the frame begins.
+// Returns `self` of the method that the frame runs.
 Reference self_of(Frame* frame) {
   Reference locals(PyObject_GetAttrString(reinterpret_cast<Object*>(frame), "f_locals"));
   Reference self(locals ? PyMapping_GetItemString(locals.get(), "self") : nullptr);
@@ -141,7 +141,7 @@ capture::Constant* module_name(Frame* frame) {
   const std::string name = type ? text_of(type.get(), "__name__") : "?";
   Object* reference = PyWeakref_NewRef(self.get(), nullptr);
   if (!reference) {
-    PyErr_Clear();  // a class with __slots__
+    PyErr_Clear();  // a class with __slots__ may not allow weak references
     return nullptr;
   }
   const size_t number = names().modules_of_class[name]++;
@@ -155,12 +155,12 @@ capture::Constant& name_of_c_function(const Object* c_function) {
   const Object* self = PyCFunction_GetSelf(const_cast<Object*>(c_function));
   const char* type = self ? type_of(self)->name : "module";
   RecentCFunction& recent = g_c_functions[slot_of(definition, type, g_c_functions.size())];
-  // Compares the texts, because the memory of a function that was deleted may be used again.
+  // Compares texts, not addresses, because the memory of a deleted function may be used again.
   if (recent.text && recent.name == definition->name && recent.type == type) [[likely]]
     return *recent.text;
   recent.name = definition->name;
   recent.type = type;
-  // A function of pybind11 has its record as `self`.
+  // For a plain function of pybind11, `self` is an object of pybind11.
   const bool is_function = recent.type == "module" || recent.type == "PyCapsule" || is_in("pybind11_", recent.type);
   recent.text = &text(is_function ? "<built-in function " + recent.name + ">"
                                   : "<built-in method " + recent.name + " of " + recent.type + " object>");

@@ -16,7 +16,7 @@ struct Function {
   enum Kind : uint8_t { kUsual, kOurs, kOfLibrary, kModuleCall, kRangeEdge };
 
   Function(std::string text, Kind its_kind) : name(std::move(text)), kind(its_kind) {}
-  capture::Constant name;  // train.py(12): forward
+  capture::Constant name;  // such as `train.py(12): forward`
   // kOurs: of opspan; kOfLibrary: of Python's own library; kModuleCall: nn.Module.__call__; kRangeEdge: __enter__ or
   // __exit__ of record_function
   const Kind kind;
@@ -25,11 +25,11 @@ struct Function {
 void describe_program(const opspan_python& python);
 // Returns the function that a frame runs. It is valid until forget_names().
 Function& function_of(Frame* frame);
-// Returns nn.Module: Linear_0 for the frame of a kModuleCall; null if its module has no name.
+// Returns a name such as `nn.Module: Linear_0`, for the frame of a kModuleCall. Returns null if its module has no name.
 capture::Constant* module_name(Frame* frame);
-// Returns <built-in function len>.
+// Returns a name such as `<built-in function len>`.
 capture::Constant& name_of_c_function(const Object* c_function);
-// Drops all names, and the references to the program's code that keep their keys unique.
+// Drops all names, and the references to code objects, which keep the objects' addresses unique.
 void forget_names();
 
 }  // namespace opspan::python

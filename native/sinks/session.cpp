@@ -149,7 +149,7 @@ int Session::end_in_fork() {
   const Thread& here = Thread::here();
   bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];
   if (is_open || !begin_change(kOn)) return 0;
-  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // meanwhile another session has begun
+  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another session has begun in between
     finish_change(kOn);
     return 0;
   }

@@ -170,7 +170,8 @@ typedef struct opspan_sink {
   // `outputs` are the addresses of the output tensors (0: not a tensor); only for OPSPAN_FORM_TORCH with shapes.
   void (*end)(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count);
   void (*memory)(const opspan_memory* memory);  // null: this sink takes no memory events
-  // Tells the id of torch's range for the user's own range that this thread pushes next. null: this sink writes no ids.
+  // Tells the sink the id of torch's range that belongs to the user's own range which this thread pushes next. null:
+  // this sink writes no ids.
   void (*announce)(uint64_t op_id);
 } opspan_sink;
 

@@ -156,7 +156,7 @@ inline uint64_t bytes_of(uint64_t type) {
   return kBytes[type];
 }
 
-// Returns the number in eight bytes, of which the first is the highest.
+// Returns the big-endian number in eight bytes.
 inline uint64_t eight_bytes(const Byte* at) {
   return __builtin_bswap64(columns::load<uint64_t>(reinterpret_cast<const char*>(at)));
 }

@@ -1,5 +1,5 @@
 """The live side: labels what a program does while it runs. Nothing here reads a trace.
 
-This is the only package that imports torch, and it does so only inside a session. So a program that merely annotates
-needs no torch and no compiler. Only `sinks` and `observer` call native code. All other modules are plain Python.
+A program that merely annotates needs no torch and no compiler: only sessions and `record_function` import torch.
+`sinks`, `observer` and `python_frames` open opspan's native libraries. All other modules are plain Python.
 """

@@ -4,8 +4,8 @@ A range around plain code is pushed and popped on its thread, so that it nests w
 generator may pause while other code runs on its thread. So its range is not on the thread's stack, and is ended by its
 id.
 
-torch.compile may trace every function that user code calls. So each of our functions asks `compiling()` first, and
-torch.compile need not understand the code after that.
+torch.compile may trace every function that user code calls. So each of our functions asks `compiling()` first and
+returns, and torch.compile never reaches the code after that.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ class Annotation:
         self._category = category
         self._payload = payload
         self._ref: Ref = None  # created when somebody listens
-        # For each thread, the result of the innermost push, and the entry of the push around it. A thread without an
-        # entry has pushed nothing, because nobody listened, and pops nothing.
+        # For each thread, a linked list of its open pushes: the result of the innermost push, and the rest of the list.
+        # A thread has no entry if nobody listened. Then it has pushed nothing, and pops nothing.
         self._pushed: dict[int, tuple[Any, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies and pickles leave out open ranges, because these ranges do not belong to the copy. They also leave out
-        # C structures, which cannot be copied.
+        # A copy or pickle gets neither the open ranges, which only the original ends, nor the C structure in `_ref`,
+        # which cannot be copied.
         return _again, (self.name, self._color, self._category, self.args, self._payload)
 
-    # record_function has its own versions of these five. Here they are the functions themselves, which costs least.
+    # The subclass record_function overrides these five with methods. Plain functions are the fastest here.
     _listening: Callable[[], object] = staticmethod(ranges.listening)
     _push: Callable[[Ref], Any] = staticmethod(ranges.push)  # returns -1 if nobody listens
     _pop: Callable[[Any], None] = staticmethod(_pop_one)
@@ -88,8 +88,8 @@ class Annotation:
     def __enter__(self) -> Annotation:
         if compiling():
             return self
-        # Inside an open block, an entry is needed even if nobody listens any more. Otherwise the end of this block
-        # would end the range of the open block.
+        # A block inside an open block needs an entry even if nobody listens any more. Otherwise its end would pop the
+        # range of the outer block.
         if self._listening() or self._pushed or self.name is None:
             pushed, thread = self._push(self._ref or self._ensure_ref()), get_ident()
             self._pushed[thread] = (pushed, self._pushed.get(thread))
@@ -170,7 +170,7 @@ def annotate(
         return Annotation(None)(name)
     if category is not None and not isinstance(category, str):
         raise TypeError(f"a category is text, not {type(category).__name__}")
-    # A shortcut for speed, because most annotations have only a name, and a program makes one for each block.
+    # color_of and payload_of are skipped for speed: most annotations have only a name, and each block creates one.
     kind = of_torch(Annotation) if "torch" in sys.modules else Annotation
     if color is None and payload is None:
         return kind(name, 0, category)
@@ -194,7 +194,7 @@ annotate.__prepare_scriptable__ = for_torchscript("annotate")  # type: ignore[at
 
 
 def _again(*args: Any) -> Annotation:
-    """Restores an unpickled annotation, with or without torch."""
+    """Creates a copied or unpickled annotation. It has torch's base class only if torch is imported here."""
     return of_torch(Annotation)(*args)
 
 
@@ -216,8 +216,8 @@ def color_of(color: int | str | None) -> int:
 
 
 def _wrap(function: Callable[..., Any], annotation: Annotation, ref: Ref) -> Callable[..., Any]:
-    # The wrappers below call these functions and have no `ref`, because torch.compile inspects all variables in a
-    # method's closure, even unused ones, and `ref` is a C structure.
+    # The wrappers below call these functions instead of holding `ref`. torch.compile inspects all variables in the
+    # closure of a wrapped method, even unused ones, and cannot inspect a C structure such as `ref`.
     def push() -> Any:
         return annotation._push(ref)
 

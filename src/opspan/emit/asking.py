@@ -5,8 +5,7 @@
     {"error": "one sentence"}                                                     or an error instead
 
 To end the recording early, the requester stops sending through the socket. Neither side trusts the other. So a line has
-a limited length, its fields must have the right types, and the kernel reports the process and the user at the other
-end.
+a limited length, its fields must have the right types, and each side asks the kernel for the user at the other end.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ S = TypeVar("S", "Request", "Reply")
 @dataclass(frozen=True)
 class Request:
     folder: str  # absolute, because the listening process may have another working directory
-    steps: int  # how many steps to record. With 0, the recording lasts for `seconds`
+    steps: int  # how many steps to record. 0: the recording lasts for `seconds`
     seconds: float  # the most seconds that the recording lasts
     shapes: bool
     stacks: bool
@@ -48,7 +47,7 @@ class Reply:
     steps: int  # how many steps were recorded from begin to end
     ranges: int
     notes: list[str]  # sentences about what was recorded in another way than requested
-    ended: bool = False  # whether the program ended before all was recorded
+    ended: bool = False  # whether the program ended before the requested steps or seconds were recorded
 
 
 _TYPES: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool, "list[str]": list}
@@ -96,8 +95,8 @@ def _checked(kind: type[S], data: dict[str, Any]) -> S:
 
 
 def read_line(connection: socket.socket, seconds: float) -> bytes:
-    """Returns a line with its line end, or b"" if the other side has closed. Raises EmitError if the line takes too
-    much time or is too long."""
+    """Returns a line, including its line end, or b"" if the other side has closed the socket. Raises EmitError if the
+    line takes too much time or is too long."""
     until, line = time.monotonic() + seconds, b""
     while not line.endswith(b"\n"):
         connection.settimeout(max(until - time.monotonic(), 0.001))

@@ -1,8 +1,8 @@
 """The active sessions. Only one thread changes them at any moment, and the process does not fork during a change.
 
-A forked process inherits the sessions that were active at the fork. After such a session has ended, native/sinks
-notices it in the forked process, on the first thread that runs an op. The main thread of the forked process then calls
-this module to undo what Python did for the session.
+A forked process inherits the sessions that were active at the fork. When its parent has ended such a session, the first
+thread of the forked process that runs an op notices the end (native/sinks). The main thread of the forked process then
+calls `note_over`, to undo what Python did for the session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ActiveSession(Protocol):
 active: dict[int, ActiveSession] = {}  # the active sessions, by the numbers of their sinks
 _lock = threading.RLock()
 _inside = 0  # the depth of nested `change` blocks, in the thread that holds the lock
-_over: list[int] = []  # numbers of sinks whose sessions have ended before this forked process left them
+_over: list[int] = []  # the sinks whose sessions the parent has ended, and this forked process has not left yet
 
 
 @contextlib.contextmanager
@@ -40,14 +40,14 @@ def change() -> Iterator[None]:
 
 
 def note_over(sink: int) -> None:
-    """Notes that a session has ended. The interpreter calls this between any two lines of the main thread, even inside
-    of `change`."""
+    """Notes that the parent has ended a session. The interpreter may call this between any two lines of the main
+    thread, even inside of `change`."""
     _over.append(sink)
     _exit_ended_sessions()
 
 
 def _exit_ended_sessions() -> None:
-    # Do not wait for the lock, because its holder calls this function, too, after its change.
+    # Do not wait for the lock: its holder also calls this function, after its change.
     while _over and _lock.acquire(blocking=False):
         try:
             if _inside:

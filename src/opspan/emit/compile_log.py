@@ -1,15 +1,15 @@
-"""Sends what torch.compile says about its graphs to sessions with `compiled=True`, as marks. readers.compile_logs reads
-them.
+"""Sends torch.compile's log, as marks, to sessions with `compiled=True`. readers.compile_logs reads the marks.
 
-torch writes entries about each compilation to the logger `torch.__trace`, if it has a handler: with a file as handler
-these entries are the log of TORCH_TRACE. Here a handler of ours keeps the entries about kernels and compilations.
+torch writes entries about each compilation to the logger `torch.__trace`, if this logger has a handler. If TORCH_TRACE
+is set, torch's own handler writes the entries to a file. This module adds a handler that keeps the entries about
+kernels and compilations. Each entry becomes one or more marks:
 
     torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     piece 1 of 3 of entry 7: base64 of zlib of JSON
-    torch.compile log 7 1/3 earlier eNqrVkrLz1ey...       the same, sent again later
+    torch.compile log 7 1/3 earlier eNqrVkrLz1ey...       the same piece, sent after the compilation
         {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
-A session gets the entries that came before as well, each time that it begins to label: a program mostly compiles in its
-first steps, and a tool may collect later ones only.
+When a session begins to label, it also gets the earlier entries that it lacks. A program mostly compiles in its first
+steps, and a tool may collect only later steps.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from opspan.emit import notices, ranges, unharmed
 from opspan.emit.compiled_graphs import modules_of_graph, nodes_of_kernels
 
 PREFIX: Final = "torch.compile log"
-# The entries that opspan itself adds: right after that of a graph, and right before that of mappings.
+# Entries that opspan adds: MODULES right after torch's entry of a graph, NODES right before torch's node mappings.
 MODULES: Final = "opspan_modules"
 NODES: Final = "inductor_triton_kernel_to_post_grad_nodes"
 _IDS: Final = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
-_PIECE: Final = 3_000  # characters of base64 in a mark. A capture keeps 4,096 bytes of a text
-_MOST: Final = 64 << 20  # characters of all marks that are kept
-_LONGEST_TEXT: Final = 2_000  # of a value in an entry; longer ones are torch's own settings
+_PIECE: Final = 3_000  # characters of base64 in one mark. A capture keeps only 4,096 bytes of a text
+_MOST: Final = 64 << 20  # the most characters that are kept, in all marks together
+_LONGEST_TEXT: Final = 2_000  # the most characters of a value. Longer values, which are torch's settings, become null
 _LONGEST_REASON: Final = 16_384
 
-# torch's settings that make the compiler write down where kernels came from, and record kernels on the CPU: newer
-# names first, of each group the first that torch has.
+# torch's settings that make the compiler log where kernels came from, and record kernels on the CPU. Each group has the
+# names of one setting, the newest first. The first name that torch knows is used.
 _SETTINGS: Final[tuple[tuple[tuple[str, object], ...], ...]] = (
     (("trace.provenance_tracking_level", 1), ("trace.provenance_tracking", True)),
     (("cpp.enable_kernel_profile", True),),
@@ -63,7 +63,7 @@ def _reason(payload: str) -> str:
     return payload[:_LONGEST_REASON]
 
 
-# The entries that are kept, and what is kept of their payloads.
+# For each entry that is kept, the function that returns the part of its payload to keep.
 _KEPT: Final[dict[str, Callable[[str], str]]] = {
     "dynamo_output_graph": _whole,
     "before_pre_grad_graph": _whole,
@@ -91,26 +91,27 @@ class _CompileLog(logging.Handler):
         super().__init__(logging.DEBUG)
         self._marks: list[str] = []
         self._entries = 0
-        self._length = 0  # of all marks, in characters
-        self._left_out = 0  # entries for which there was no room
+        self._length = 0  # characters of all marks
+        self._left_out = 0  # entries that were not kept, because `_length` had reached `_MOST`
         self._to = 0  # the sinks of the sessions that label now, as bits
         self._users = 0
         self._undo = contextlib.ExitStack()
         self._is_set = False  # whether torch's settings were changed
 
     def start(self) -> None:
-        """Listens to torch's log. Its first entry makes the compiler write down where kernels came from: a program that
-        compiles nothing does not need to import the compiler's settings."""
+        """Listens to torch's log. `emit` changes torch's settings at the first entry, so that a program that compiles
+        nothing does not import the compiler."""
         with self._held():
             self._users += 1
             if self._users == 1:
                 logger = logging.getLogger("torch.__trace")
-                # The first place: torch's own handler leaves the list while it is gone through, if it has no file.
+                # Insert at the front: torch's own handler removes itself while logging iterates over the list, if it
+                # has no file. The handler after it would be skipped.
                 logger.handlers.insert(0, self)
                 self._undo.callback(logger.removeHandler, self)
 
     def stop(self) -> None:
-        """Ends one `start`. After the last of them, torch is as before."""
+        """Undoes one `start`. The last call also restores torch's settings."""
         with self._held():
             self._users -= 1
             if self._users:
@@ -126,25 +127,25 @@ class _CompileLog(logging.Handler):
             )
 
     def turn_on(self, sink_bit: int, first: int = 0) -> None:
-        """Sends what was kept to a sink, from the mark with the number `first` on, and from now on what comes."""
+        """Sends the kept marks to a sink, beginning with number `first`, and from now on also every new mark."""
         with self._held():
             self._to |= sink_bit
             self.send(sink_bit, first)
 
     def turn_off(self, sink_bit: int) -> int:
-        """Sends nothing more to a sink. Returns the number of the next mark."""
+        """Stops sending to a sink. Returns the number of the next mark, for the next `turn_on`."""
         with self._held():
             self._to &= ~sink_bit
             return len(self._marks)
 
     def send(self, sink_bit: int, first: int = 0) -> None:
-        """Sends what was kept again, from the mark with the number `first` on."""
+        """Sends the kept marks again, beginning with number `first`."""
         for text in self._marks[first:]:
             begin, _, packed = text.rpartition(" ")
             _mark(f"{begin} earlier {packed}", sink_bit)
 
     def write(self, path: Path) -> bool:
-        """Writes what was kept to a file, as torch writes it with TORCH_TRACE. Returns whether there was anything."""
+        """Writes the kept entries to a file in the form of TORCH_TRACE. Returns False if there are none."""
         if not self._marks:
             return False
         with path.open("w", encoding="utf-8") as file:
@@ -179,7 +180,7 @@ class _CompileLog(logging.Handler):
         self._add(MODULES, values, unharmed.call(doing, modules_of_graph, name))
 
     def _add(self, name: str, values: dict[str, Any], data: object) -> None:
-        """Keeps an entry of ours about the compilation that torch's entry is about."""
+        """Keeps an entry of ours, with the ids of the compilation from `values`, which are those of torch's entry."""
         if data:
             ids = {key: values[key] for key in _IDS if key in values}
             self._keep({"values": {"artifact": {"name": name}, **ids}, "payload": json.dumps(data, default=list)})
@@ -194,7 +195,7 @@ class _CompileLog(logging.Handler):
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Holds the lock that logging holds while `emit` runs. A forked process gets a new one."""
+        """Holds the lock that logging holds while `emit` runs. logging creates a new lock in a forked process."""
         self.acquire()
         try:
             yield
@@ -216,8 +217,8 @@ def _has(config: Any, name: str) -> bool:
 
 @contextlib.contextmanager
 def _setting(config: Any, name: str, value: object) -> Iterator[None]:
-    """Gives a setting of torch a value. In newer releases each thread has its own values, and a thread without one uses
-    the default. There the default is changed, because threads of autograd compile as well."""
+    """Gives a setting of torch a value during the `with` block. In newer releases of torch a thread may have its own
+    value, or else uses the default. There the default is changed, because autograd's threads compile as well."""
     entry, before = config._config[name], getattr(config, name)
     if _is_by_thread(entry):
         default, entry.default = entry.default, value
@@ -236,7 +237,7 @@ def _setting(config: Any, name: str, value: object) -> Iterator[None]:
 
 
 def _is_by_thread(entry: Any) -> bool:
-    """Returns whether each thread has its own value of the setting, and this thread has none."""
+    """Returns whether each thread can have its own value of the setting, and this thread has none."""
     from torch.utils import _config_module
 
     override = getattr(entry, "user_override", None)
@@ -244,7 +245,7 @@ def _is_by_thread(entry: Any) -> bool:
 
 
 def _forget_hash(config: Any, name: str) -> None:
-    """Makes torch compute the hash of its settings again. The hash is a part of the keys of torch's cache."""
+    """Makes torch compute the hash of its settings again. Keys of torch's compile cache contain this hash."""
     config._hash_dirty_var.set(True)
     config._mark_get_dict_dirty(name)
 
@@ -293,7 +294,7 @@ def _as_logged(entry: dict[str, Any]) -> str:
 
 
 def _mark(text: str, to: int) -> None:
-    # ref_of keeps what it makes, for names that come again.
+    # ref_of without its cache, which is for names that repeat. These long texts do not.
     ranges.mark(ranges.ref_of.__wrapped__(text), to)
 
 

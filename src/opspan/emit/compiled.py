@@ -1,7 +1,7 @@
 """Replaces our ranges by torch.profiler.record_function for torch.compile, torch.export and TorchScript.
 
-So an annotation in a compiled model acts like a range of torch's. It does nothing unless torch is set to keep ranges
-(`torch._dynamo.config.capture_profiler_record_function`). This module never imports torch before the program does.
+So an annotation in a compiled model acts like torch's own range. torch ignores such a range unless
+`torch._dynamo.config.capture_profiler_record_function` is set. This module never imports torch before the program does.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def _return_true() -> bool:
     return True
 
 
-# When torch.compile meets `compiling`, it traces `_return_true` instead. torch.compiler.is_compiling is not used,
-# because it needs torch. But `from opspan import annotate` mostly comes before the import of torch, and looking for
-# torch in each range would cost time.
+# When torch.compile meets `compiling`, it traces `_return_true` instead. torch.compiler.is_compiling is not used: it
+# needs torch, but most programs import `annotate` before torch, and each range would have to look whether torch is
+# imported by now.
 compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
 
 
 def skip_functions_of(*modules: ModuleType) -> None:
     """Keeps older releases of torch.compile from compiling the functions of these modules. torch 2.4 compiles every
-    function that gets a module or a tensor, and a strict export allows only one. Newer releases cannot be told, and
-    need not be."""
+    function that gets a module or a tensor, and a strict export allows only one compiled function. Newer releases have
+    no `skip_code`, and need none."""
     import torch
 
     skip_code = getattr(torch._C._dynamo.eval_frame, "skip_code", None)

@@ -1,11 +1,12 @@
-"""Finds what torch.compile's log leaves out of a graph, while torch writes an entry about this graph.
+"""Finds facts about a graph that torch.compile's log leaves out, while torch writes the log entry of this graph.
 
     modules_of_graph(name) -> {"graph": "before", "roots": {"self": "MLP"}, "nodes": {"linear": "L['self'].layers.0"}}
-    nodes_of_kernels(name) -> {"cpp_fused_relu_0:1": ["relu"]}, which torch leaves out for a backward
+    nodes_of_kernels(name) -> {"cpp_fused_relu_0:1": ["relu"]}, which torch's log leaves out for a backward graph
 
-`name` is that of the entry. torch's log has no modules, but nodes have them, and the graph is a local variable of the
-function that writes the entry. `roots` has the classes of modules that the compiled function has as variables. A graph
-from torch's cache is written by other functions, which have no graph: then nothing is found.
+`name` is the name of the entry. torch's log does not say which module a node is from, but the node itself does. The
+graph is a local variable of the function that writes the entry. `roots` has the class of each module that the compiled
+function has as a local variable. The functions that write entries of a graph from torch's cache have no such variable,
+so nothing is found then.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from typing import Any, Final
 
 _BEFORE: Final = ("compile_and_call_fx_graph",)
 _COMPILED: Final = ("codegen_and_compile", "fx_codegen_and_compile")
-# For each entry: which graph it is, and the functions that write it and have the graph as `gm`.
+# For each entry: whether its graph is from before or after compilation, and the functions that write the entry. The
+# graph is the variable `gm` of these functions.
 _WRITERS: Final = {
     "dynamo_output_graph": ("before", _BEFORE),
     "inductor_post_grad_graph": ("compiled", _COMPILED),
     "after_post_grad_graph": ("compiled", _COMPILED),
 }
-_DEEPEST: Final = 16  # frames between the handler and the function
+_DEEPEST: Final = 16  # the most frames between the log handler and the function that writes the entry
 
 
 def modules_of_graph(name: str) -> dict[str, Any] | None:
-    """Returns the modules of the nodes; None if they are not known."""
+    """Returns the module of each node, or None if the modules are not known."""
     which, functions = _WRITERS.get(name, ("", ()))
     frame = _caller(functions)
     if frame is None:
@@ -38,7 +40,7 @@ def modules_of_graph(name: str) -> dict[str, Any] | None:
 
 
 def nodes_of_kernels(name: str) -> dict[str, list[str]] | None:
-    """Returns the nodes of the compiled graph that each kernel computes; None if they are not known."""
+    """Returns the nodes of the compiled graph that each kernel computes, or None if the nodes are not known."""
     if name != "inductor_provenance_tracking_node_mappings" or _caller(_COMPILED) is None:
         return None
     from torch._inductor import debug
@@ -57,7 +59,7 @@ def _caller(functions: tuple[str, ...]) -> FrameType | None:
 
 
 def _path_of(node: Any) -> str | None:
-    """Returns the path of the innermost module that the node is from; of a backward node, that of its forward node."""
+    """Returns the path of the innermost module that the node is from. A backward node has that of its forward node."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return None

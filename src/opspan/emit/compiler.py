@@ -1,4 +1,4 @@
-"""Finds a C++ compiler and runs it once. Torch and the cache are left to `observer`."""
+"""Finds a C++ compiler, and compiles one source file with it. `observer_cache` chooses the file and the options."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 from opspan.errors import BuildFailed
 
 CANDIDATES = ("c++", "g++", "clang++")
-# The messages of compilers if the disk is full.
+# Messages that a compiler prints if the disk is full.
 _NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 _ROOM = 8 << 20  # free bytes that a build needs, more than twice the size of a build
 
 
 @dataclass(frozen=True)
 class Compiler:
-    command: tuple[str, ...]  # the program, and further words from CXX
-    identity: str  # the first line of --version. If it changes, the observer is built again
+    command: tuple[str, ...]  # the program, and its arguments from CXX
+    identity: str  # the program and the first line of its --version. If these change, the observer is built again
 
 
 def find() -> Compiler | None:
-    """Returns the compiler from CXX if it is set, else the first of `CANDIDATES` on the PATH, or None if none of them
-    runs."""
+    """Returns the compiler that CXX names or, if CXX is not set, the first of `CANDIDATES` that runs. Returns None if
+    there is no such compiler."""
     return _look()[0]
 
 
@@ -62,9 +62,9 @@ def _look() -> tuple[Compiler | None, str]:
 def compile_library(
     compiler: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
-    """Compiles one source to one shared library. The compiler's output goes to `log`. Errors name `log_later`, to which
-    the caller moves the output. The compiler's temporary files go to the library's folder. Raises OSError if the disk
-    is full."""
+    """Compiles one source to one shared library. Writes the compiler's output to `log`, which the caller later moves to
+    `log_later`. So errors name `log_later`. The compiler's temporary files go to the library's folder. Raises OSError
+    if the disk is full."""
     command = [*compiler.command, *options, str(source), "-o", str(library)]
     environment = {**os.environ, "TMPDIR": str(library.parent), "LC_ALL": "C"}
     with log.open("w", errors="backslashreplace") as out:
@@ -88,8 +88,8 @@ def compile_library(
 
 
 def _check_room(folder: Path, lines: list[str]) -> None:
-    """Raises OSError if the compiler failed because the disk is full. It is full if the compiler's output says so, or
-    if little space is free."""
+    """Raises OSError if the compiler failed because the disk is full: the compiler's output says so, or little space is
+    free."""
     for number, text in _NO_ROOM.items():
         if any(text in line for line in lines):
             raise OSError(number, text, str(folder))

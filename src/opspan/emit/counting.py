@@ -1,7 +1,7 @@
 """Records a number of complete training steps. A step lasts from one report of a step's end (`step_ends`) to the next.
 
-Only reports from the same source as the first report are counted. If a program has several optimizers, one optimizer is
-the source.
+A report comes from the program or from one of its optimizers. Only reports from the same source and thread as the first
+report are counted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from opspan.emit.sinks import KIND_STEP
 
 
 def begin_step(recording: record, number: int) -> int:
-    """Begins the range of a step and returns its id for `ranges.range_end`. The range is not on the thread's stack,
-    because the optimizer's range is open at this moment and ends during the step."""
+    """Begins the range of a step and returns the range's id for `ranges.range_end`. The range is not on the thread's
+    stack: the optimizer's range is open at this moment, and ends before the step does."""
     return ranges.range_start(ranges.ref_of(f"ProfilerStep#{number}", kind=KIND_STEP), recording._sink.bit)
 
 
 class StepCount:
-    """Counts steps for a `recording` that was entered but does not label yet. Calls `done` after the last step, or when
-    no more steps can come."""
+    """Counts the steps of `recording`, which was entered but does not label yet. Calls `done` after the last step, or
+    when no more steps can come."""
 
     def __init__(self, recording: record, steps: int, notes: list[str], done: Callable[[], None]) -> None:
         self.recorded = 0
@@ -51,7 +51,7 @@ class StepCount:
                     self._is_over = True
 
     def _step_is_over(self, by: int) -> None:
-        """Runs on a thread of the program, which must not notice any error."""
+        """Runs on a thread of the program, so it must not raise."""
         if self._is_over or os.getpid() != self._pid:
             return
         with self._lock:

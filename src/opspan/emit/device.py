@@ -1,7 +1,6 @@
-"""Records kernels, copies and calls of CUDA, ROCm or XPU. Only these need torch's own collection, which runs beside the
-observer.
+"""Records kernels, copies and API calls of CUDA, ROCm or XPU with torch.profiler. The observer records everything else.
 
-Whenever the collection stops, it writes a torch.profiler trace beside the capture. `opspan.loading` merges these files.
+Whenever torch.profiler stops, it writes a trace beside the capture. `opspan.loading` merges these files.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch.profiler import ProfilerActivity
 
-# Tools set these in the programs that they run. A device serves one tool at a time.
+# Environment variables that tools set in the programs that they run. A device serves one tool at a time.
 _TOOLS: Final = {
     "NSYS_PROFILING_SESSION_ID": "nsys",
     "QUADD_INJECTION_CONFIG": "nsys",
@@ -36,7 +35,7 @@ _TOOLS: Final = {
 
 
 def activities() -> set[ProfilerActivity]:
-    """Returns what torch can collect on the devices of this machine."""
+    """Returns the activities that torch.profiler can record on the devices of this machine."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     return set(supported_activities()) - {ProfilerActivity.CPU}
@@ -48,10 +47,10 @@ def other_tool() -> str | None:
 
 
 class Devices:
-    """Collects the work of devices during one recording.
+    """Runs torch.profiler for the devices during one recording.
 
-    torch has one collection per process. Stopping it again, exporting an empty collection, or leaving it on at exit
-    ends the process with a segmentation fault. So its state is checked before each of these actions.
+    A process has one torch.profiler. Stopping it twice, exporting nothing, or leaving it on at exit ends the process
+    with a segmentation fault. So its state is checked before each of these actions.
     """
 
     def __init__(self) -> None:
@@ -60,7 +59,7 @@ class Devices:
         self._times = 0
 
     def start(self) -> None:
-        """Starts the collection. If that fails, one sentence says why, and the rest of the recording goes on."""
+        """Starts torch.profiler. If that fails, a warning says why, and the rest of the recording goes on."""
         if tool := other_tool():
             _left_out(f"{tool} collects on them, and they serve one tool at a time")
             return
@@ -85,7 +84,7 @@ class Devices:
         atexit.register(self._end)
 
     def stop(self, capture: Path) -> None:
-        """Writes the collected trace beside the capture."""
+        """Stops torch.profiler, and writes its trace beside the capture."""
         running = self._running
         if running is None:
             return
@@ -107,7 +106,7 @@ class Devices:
             _left_out(str(error))
 
     def _end(self) -> None:
-        """Ends a collection that nobody has stopped."""
+        """Stops torch.profiler when the process exits during the recording."""
         if self._running is not None and _is_on_here():
             try:
                 self._running.stop()
@@ -115,13 +114,13 @@ class Devices:
                 _left_out(str(error))
 
     def toggle(self, enable: bool, requested: Iterable[ProfilerActivity]) -> None:
-        """Pauses the collection of these activities, or resumes it."""
+        """Pauses or resumes the recording of these activities."""
         if self._running is not None and (ours := set(requested) & set(self._running.activities)):
             self._running.toggle_collection_dynamic(enable, ours)
 
 
 def _is_on_here() -> bool:
-    """Returns whether torch collects for this thread."""
+    """Returns whether torch.profiler is on for this thread."""
     from torch.autograd import _profiler_enabled
 
     return bool(_profiler_enabled())

@@ -1,7 +1,7 @@
-"""Copies a rolling recording, when the program asks for a copy, or when something has happened.
+"""Copies a rolling recording, when the program asks for a copy, or after an exception, a signal or a slow step.
 
-A dump is a folder of captures, like the folder of any recording. It appears complete or not at all. If an automatic
-dump fails, there is only a warning, because the program has done nothing wrong.
+A dump is a folder of captures, like the folder of any recording. It appears complete or not at all. A failed automatic
+dump causes only a warning, because the program has done nothing wrong.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from opspan.errors import CaptureError, UsageError
 # apart.
 _WINDOW: Final = 50
 _ENOUGH: Final = 10  # the fewest earlier steps to compare with. After fewer steps, no step counts as slow
-# The offset and the form of three fields in the header of a capture: close_monotonic_ns, close_utc_ns and state
+# The offset and the layout of three fields in the header of a capture: close_monotonic_ns, close_utc_ns and state
 # (docs/formats/capture.md).
 _CLOSED_AT: Final = 40
 _CLOSED: Final = struct.Struct("<2qI")
 
 
 def write(files: Sequence[Path], target: Path) -> None:
-    """Copies these captures to a new folder. The newest is copied first, because it is still being written. The others
-    are complete."""
+    """Copies these captures to a new folder. The newest capture, which is still being written, is copied first."""
     try:
         _refuse_if_no_room(sum(file.stat().st_size for file in files), target.parent)
         with private_files.unfinished(target, overwrite=False) as folder:
@@ -52,8 +51,8 @@ def write(files: Sequence[Path], target: Path) -> None:
 
 
 def _copied(file: Path, folder: Path) -> Path:
-    """Copies the file up to its present size. Bytes that threads append meanwhile are left out, because they continue
-    chunks that the copy has only in part."""
+    """Copies the file up to its present size. Bytes that threads append during the copy are left out, because they
+    continue chunks that the copy has only in part."""
     copy = folder / file.name
     with file.open("rb") as source, copy.open("xb") as target:
         left = os.fstat(source.fileno()).st_size
@@ -64,7 +63,7 @@ def _copied(file: Path, folder: Path) -> Path:
 
 
 def _refuse_if_no_room(size: int, folder: Path) -> None:
-    """Raises an error if the copy would take the space that the recording itself needs."""
+    """Raises an error unless the copy fits with some space to spare, which the recording itself needs."""
     facts = os.statvfs(folder)
     free = facts.f_bavail * facts.f_frsize
     if size + size // 8 > free:
@@ -130,7 +129,7 @@ class Dumping:
                 signal.signal(signal.SIGUSR2, self._before)
 
     def leaving(self, error: type[BaseException] | None) -> None:
-        """Handles the end of the `with` block."""
+        """Writes a dump at the end of the `with` block if `on` has the reason for which the block ends."""
         self.dump(EXIT if error is None or issubclass(error, SystemExit) else EXCEPTION)
 
     def step(self) -> None:

@@ -1,5 +1,5 @@
-"""The common part of emit_nvtx and emit_itt. It chooses the form of labels. If the observer cannot be used, it may use
-torch's own emitter."""
+"""The common part of emit_nvtx and emit_itt. It chooses the form of labels. If the observer cannot be used, it uses
+torch's own emitter where that works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opspan.errors import ObserverError
 class Emitter(Session):
     """A session for a tool. Subclasses are named like torch's emitters."""
 
-    _lost: ClassVar[str]  # how the labels of torch's emitter differ, as a part of a sentence
+    _lost: ClassVar[str]  # how labels of torch's emitter differ from opspan's, for a warning
 
     def __init__(
         self,
@@ -50,5 +50,5 @@ class Emitter(Session):
         return emitter
 
     def _torch_can(self) -> bool:
-        """Returns whether torch's emitter works. The check starts nothing."""
+        """Returns whether torch's emitter works here. The check must not start CUDA."""
         raise NotImplementedError

@@ -1,10 +1,12 @@
-"""torch's own emitters, used if there is no compiler to build the observer with. Their labels say less."""
+"""torch's own emitters, used if the observer cannot be built or loaded. Their labels say less."""
 
 from __future__ import annotations
 
 from typing import Any
 
-emitters_on = 0  # how many of torch's emitters are on. They get torch's ranges, and tools get ours
+# How many of torch's emitters are on. While one is on, opspan's record_function does not begin torch's range as well,
+# because the emitter would send it to the tool, which already gets opspan's range.
+emitters_on = 0
 
 
 class TorchEmitter:

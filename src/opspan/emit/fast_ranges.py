@@ -1,7 +1,7 @@
 """Records the ranges of torch._C._profiler._RecordFunctionFast, which compiled programs and Dynamo make.
 
-torch's class begins a range only while torch's own profiler is on. It cannot be a base class, but torch looks its name
-up each time. So a class of ours has its name while sessions are on.
+torch's class begins a range only while torch's own profiler is on. The class cannot have subclasses, but torch looks it
+up by its name each time. So this name stands for a class of ours while sessions are on.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _enter_fast: Any = None
 
 
 class _RecordFunctionFast:
-    """torch's range, but `__enter__` works without torch's profiler as well. It may be entered again after its end."""
+    """torch's range, which also begins without torch's profiler, and can be entered again after its end."""
 
     __slots__ = ("_args", "_kwargs", "_range")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._args, self._kwargs = args, kwargs
-        self._range = _name.before(*args, **kwargs)  # made now, because wrong arguments raise here
+        self._range = _name.before(*args, **kwargs)  # created now, so that wrong arguments raise here
 
     def __enter__(self) -> None:
         if self._range is None:
@@ -35,7 +35,7 @@ class _RecordFunctionFast:
         ended, self._range = self._range, None
         if ended is not None:
             ended.__exit__(*error)
-        # torch's __exit__ does nothing while torch's profiler is off. The range ends with its object, which goes now.
+        # While torch's profiler is off, torch's __exit__ does nothing. Then the range ends when `ended` is freed here.
 
 
 _name = ReplacedName("torch._C._profiler", "_RecordFunctionFast", _RecordFunctionFast)

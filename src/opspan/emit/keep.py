@@ -31,7 +31,8 @@ _BYTES_OF_STEPS: Final = 4_000_000_000
 
 @dataclass(frozen=True)
 class Retention:
-    """How much a rolling recording keeps at least. If there are several limits, the lowest counts. 0 means no limit."""
+    """How much a rolling recording keeps at least. It may drop older data once newer data reach one of the limits. 0
+    means no limit."""
 
     ns: int = 0
     bytes: int = 0

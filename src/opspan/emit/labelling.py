@@ -1,7 +1,7 @@
-"""Turns on and off everything that labelling ops needs: torch's flag, the observer, ranges of modules.
+"""Turns on and off everything that labels: torch's profiler flag, the observer, ranges of modules and so on.
 
-A session turns labelling on once. If it has a schedule, it turns labelling on for each active step. `sessions` decides
-who may enter a session.
+A session without a schedule turns labelling on once. A session with a schedule turns labelling on for each sequence of
+active steps. `sessions` decides who may enter a session.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Details:
 
 
 class Labelling:
-    """Labels ops for one session. `by` sends ops to the sink. If `collect` is given, it makes the tool collect while
-    ops are labelled."""
+    """Labels ops for one session. `by` sends the ops to the sink. `collect`, if there is one, starts the tool's
+    collection before labelling begins, and stops it afterwards."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Labelling:
         self._wanted = details
         self._collect = collect
         self._undo: contextlib.ExitStack | None = None  # reverts what turning on did
-        self._sent = 0  # how many marks of torch.compile's log the sink has got
+        self._sent = 0  # how many marks of torch.compile's log were sent to the sink
 
     @property
     def is_on(self) -> bool:
@@ -90,7 +90,7 @@ class Labelling:
             only_in_session = IN_SESSION << number
         if self._wanted.compiled:
             undo.callback(self._end_compile_log)
-            # A tool may write a new file each time that it is made to collect.
+            # A tool may begin a new file each time that it starts to collect, so it gets all marks again.
             compile_log.turn_on(self._sink.bit, 0 if self._collect is not None else self._sent)
         if self._wanted.modules:
             to = self._sink.bit | only_in_session
@@ -130,7 +130,7 @@ def torch_profiles() -> bool:
 
 
 def _set_torchs_flag(on: bool) -> None:
-    """Sets torch's flag that a profiler is on, so that Dynamo and Inductor add record_function ranges."""
+    """Sets torch's flag that says that a profiler is on, so that Dynamo and Inductor add record_function ranges."""
     global _observing, _flag_before
     from torch.autograd import profiler
 

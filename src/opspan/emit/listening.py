@@ -1,8 +1,8 @@
 """listen: makes this process ready to be recorded whenever `opspan attach` asks. Until then nothing is observed.
 
-A thread waits in the kernel at a Unix socket, in a folder that only this user can enter. Each request has a thread
-until it is answered. These threads block all signals, because signals are meant for the program. A forked process does
-not listen, and closes the descriptors that it got from its parent.
+A thread waits at a Unix socket in a folder that only this user can enter. Each request has a thread until it is
+answered. These threads block signals, because signals are meant for the program. A forked process does not listen, and
+closes the descriptors that it got from its parent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from opspan.emit.step_ends import watch_optimizers
 from opspan.emit.torch_import import when_torch_is_imported
 from opspan.errors import EmitError, OpspanError
 
-# The most requests at the same time. Four of them can record (see sink_list). The others get an error.
+# The most requests at the same time. Four recordings can run at once (see sink_list). Further requests get an error.
 _MOST_AT_ONCE: Final = 64
 _TO_ASK_SECONDS: Final = 5.0
 _TO_END_SECONDS: Final = 10.0
-# Signals for faults of the thread itself. They are not blocked.
+# Signals that a fault of the thread itself raises. They are not blocked.
 _OWN_SIGNALS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 
 _lock = threading.RLock()
@@ -67,7 +67,7 @@ class _Listener:
         try:
             path = self._folder.enter_context(private_files.claimed(_short_parent(), "opspan-listen-")) / SOCKET
             self._socket.bind(str(path))
-            path.chmod(0o600)  # until this line, the folder's mode keeps other users out
+            path.chmod(0o600)  # before this line, only the folder's mode keeps other users out
             self._socket.listen(_MOST_AT_ONCE)
             _start_thread(self._serve)
         except BaseException:
@@ -81,14 +81,14 @@ class _Listener:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                if self._over.wait(1):  # no descriptor is free for now
+                if self._over.wait(1):  # if it is not over, no descriptor is free for now: try again
                     return
                 continue
             try:
                 if len(self._requests) < _MOST_AT_ONCE:
                     _start_thread(functools.partial(self._answer, connection))
                     continue
-            except RuntimeError:  # no more threads can start
+            except RuntimeError:  # the process cannot start another thread
                 pass
             connection.close()
 
@@ -140,7 +140,8 @@ class _Listener:
 
 
 def _short_parent() -> Path | None:
-    """Returns the folder for temporary files unless a socket's path there would exceed its limit of 107 bytes."""
+    """Returns None for the folder for temporary files, or /tmp if a socket's path there could exceed the limit of 107
+    bytes."""
     return None if len(os.fsencode(tempfile.gettempdir())) < 64 else Path("/tmp")
 
 

@@ -1,11 +1,12 @@
 """Adds two calls of ours to every call of an nn.Module, by changing the code of the function that runs all these calls.
 
-The function is `nn.Module._wrapped_call_impl`, which torch also calls `nn.Module.__call__`. Only its code changes. The
-function object stays, so everything that refers to it keeps working. torch.fx and Dynamo keep references to it from
-their import on. Dynamo skips exactly this function (no graph break, no recompiling, strict export works). A program may
-replace `nn.Module.__call__` at any time. Global forward hooks would change what Dynamo does, and cost more. The new
-code does what torch's code does, and needs no further frame. So the recursion limit allows the same number of nested
-calls as before. It keeps torch's file and line, because Dynamo looks at the file, and people read tracebacks.
+The function is `nn.Module._wrapped_call_impl`, which is also `nn.Module.__call__`. The function object stays, because
+torch.fx and Dynamo keep references to it from their import on. Dynamo skips exactly this function, so there is no graph
+break and no recompiling, and strict export works. A program may still replace `nn.Module.__call__`. Global forward
+hooks are not used, because they would change what Dynamo does, and cost more.
+
+The new code does what torch's code does in the same number of frames. So the recursion limit allows as many nested
+calls as before. The new code has torch's file and line, because Dynamo looks at the file, and people read tracebacks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# torch's code since 2.1. The class gives the function its qualified name.
+# torch's code since 2.1. The class is there to give the function its qualified name.
 _TORCHS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -25,7 +26,7 @@ class Module:
         else:
             return self._call_impl(*args, **kwargs)
 """
-# Dynamo traces this code if a class has its own `__call__` or a module has hooks. `opspan_enter` returns None then.
+# Dynamo traces this code if a class has its own `__call__` or a module has hooks. Then `opspan_enter` returns None.
 _OURS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -45,9 +46,9 @@ _around: CodeType
 
 
 def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -> bool:
-    """Starts our calls. Returns False if torch calls modules in an unknown way. If `enter(module, inputs)` returns a
-    value, `leave(value, outputs)` is called with it on the same thread. `outputs` is None after an exception. Neither
-    function may raise. Every call of `start` must pass the same two functions."""
+    """Makes each call of a module begin with `enter(module, inputs)`. If this returns a value, the call ends with
+    `leave(value, outputs)` on the same thread. `outputs` is None after an exception. Neither function may raise. Every
+    call of `start` must pass the same two functions. Returns False if this torch calls modules in an unknown way."""
     global _function, _before, _around
     if _function is None:
         from torch.nn import Module
@@ -79,7 +80,7 @@ def _code_like(code: CodeType) -> CodeType:
     tree = ast.parse(_OURS)
     last_call = [step for step in dis.get_instructions(code) if step.opname.startswith("CALL")][-1]
     line = max(filter(None, (line for _, line in dis.findlinestarts(code))))
-    positions = getattr(last_call, "positions", None)  # from Python 3.11 on
+    positions = getattr(last_call, "positions", None)  # None before Python 3.11
     columns = (0, 0) if positions is None else (positions.col_offset, positions.end_col_offset)
     for node in ast.walk(tree):
         if isinstance(node, (ast.stmt, ast.expr)):

@@ -1,7 +1,7 @@
-"""Finds qualified names of modules, such as `MLP.layers.0`, at their first call. It runs no code of the program.
+"""Finds qualified names of modules, such as `MLP.layers.0`, at their first call, without running code of the program.
 
-A module may define attribute access by functions (`__getattr__`, `__getattribute__`, properties, `__eq__`, `__len__`)
-that raise, take long or count calls. So everything is read from the dictionary of the object itself.
+A module may define methods such as `__getattr__`, `__eq__` or `__len__`, and properties, that raise, take long or count
+calls. So everything is read from the dictionary of the object itself.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _class_name = type.__dict__["__name__"].__get__  # a metaclass may define anothe
 
 
 class ModuleMap(Generic[V]):
-    """Maps living modules to values, by identity, because a module may define `__eq__`, and then it often has no
-    `__hash__`."""
+    """Maps living modules to values. It compares modules by identity, because a module that defines `__eq__` often has
+    no `__hash__`."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}
@@ -47,8 +47,8 @@ class ModuleMap(Generic[V]):
 
 
 class Names:
-    """Names of modules, which begin with the outermost module. No lock is needed, because two threads that look up the
-    same module get the same name. After a fork or in a signal handler, a lock might still be held."""
+    """Names of modules. A name begins with the class of the outermost module. There is no lock, because it might be
+    held at a fork or in a signal handler. Two threads that look up the same module get the same name."""
 
     def __init__(self) -> None:
         from torch.jit import ScriptModule
@@ -62,8 +62,8 @@ class Names:
         self.get = self._found.get  # returns the range and the name of a known module
 
     def learn(self, module: Any, outermost: Any) -> tuple[Ref, str]:
-        """Looks up an unknown module. `outermost` is the module of the outermost call that is in progress on this
-        thread."""
+        """Looks up an unknown module. `outermost` is the module of the outermost call in progress on this thread, or
+        None."""
         lookups = _MAX_LOOKUPS if outermost is None else self._lookups.get(outermost) or 0
         if lookups < _MAX_LOOKUPS:
             self._lookups.set(outermost, lookups + 1)
@@ -95,14 +95,14 @@ class Names:
     def _named_parts(self, module: Any, name: str) -> Iterator[tuple[str, Any]]:
         for part_name, part in list(dict.items(self._parts_of(module))):
             if issubclass(type(part), self._module):
-                # torch.compile wraps a module in another one, which does not belong to the model.
+                # torch.compile wraps a module in one of its own, which gets no part of the name.
                 yield (name if part_name == "_orig_mod" else _bounded(f"{name}.{part_name}")), part
 
     def _parts_of(self, module: Any) -> dict[str, Any]:
-        """Returns the parts. Read them with dict's own methods, because a program's subclass of dict may override
-        methods."""
+        """Returns the submodules by their names. Callers must use dict's own methods, because a program's subclass of
+        dict may override methods."""
         parts = self._state_of(module).get("_modules")
-        if not issubclass(type(parts), dict):  # scripted modules have a dictionary inside
+        if not issubclass(type(parts), dict):  # a scripted module has an object around the dictionary
             parts = getattr(parts, "_python_modules", {})
         return cast("dict[str, Any]", parts)
 
@@ -112,7 +112,7 @@ class Names:
         return state if scripted is None else self._dict_of(scripted)
 
     def _class_of(self, module: Any) -> str:
-        # A scripted module's class is RecursiveScriptModule. The object inside knows the original class.
+        # A scripted module's class is RecursiveScriptModule. The object in `_c` knows the original class.
         inside = self._state_of(module).get("_c") if issubclass(type(module), self._script_module) else None
         return (str(inside._type().name()) if inside is not None else "") or str(_class_name(type(module)))
 

@@ -1,8 +1,8 @@
-"""Labels threads with the module that they run, forward and backward, and with the phase forward.
+"""Labels threads with the module that they run, in forward and in backward, and with the phase `forward`.
 
-Modules are not called in backward. So hooks are put on the nodes of torch's graph at which a module's call begins and
-ends. A hook labels the thread that reaches its node. Tensors and the graph do not change, and the hooks are freed with
-the graph.
+Modules are not called in backward. So hooks are put on the nodes of the autograd graph at which a module's call begins
+and ends. A hook labels the thread that reaches its node. Tensors and the graph do not change, and the hooks are freed
+with the graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opspan.emit import unharmed
 from opspan.emit.phase_tags import FORWARD
 from opspan.emit.thread_tags import ThreadTags
 
-DEEPEST: Final = 4  # the most levels of modules with labels. A deeper module has the label of the module around it
+DEEPEST: Final = 4  # levels of modules that get labels. A deeper module has the label of the module around it
 _MARK: Final = "opspan.module"
 _MOST_VALUES: Final = 256  # the most inputs or outputs of a module that are searched for a tensor
 
@@ -74,12 +74,12 @@ class ModuleTags:
             node.register_prehook(partial(unharmed.call, "labelling modules in backward", self._reached, name))
 
     def _reached(self, name: str, _gradients: object) -> None:
-        if not self._is_over and self._tags.depth():  # otherwise this backward pass is unknown to us
+        if not self._is_over and self._tags.depth():  # depth 0: nothing noted the begin of this backward pass
             self._tags.change({"module": name})
 
     def _first_node(self, values: object) -> Any:
-        """Returns the node of the first tensor that has one. Runs no code of the program, although its tensors, tuples
-        and dictionaries may be of classes that redefine access."""
+        """Returns the node of the first tensor that has one. Runs no code of the program, whose subclasses of Tensor,
+        tuple or dict may override methods."""
         waiting, looked_at = [values], 0
         while waiting and looked_at < _MOST_VALUES:
             value = waiting.pop()

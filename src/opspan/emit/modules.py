@@ -1,11 +1,11 @@
 """Makes a range for every nn.Module call, with a name such as `MLP.layers.0`, and the module's class. Models stay
 unchanged, and no exception reaches the program.
 
-One set of hooks serves all sessions that want modules, and the watcher. While torch.compile traces a model, the hooks
-do nothing. So there is no graph break, and compiled code does not contain them. A compiled model has one range, for its
-outermost module. Modules that run eagerly around it have ranges as usual.
+One set of hooks serves all sessions that want modules, and one watcher (emit_pyroscope). While torch.compile traces a
+model, the hooks do nothing. So there is no graph break, and compiled code does not contain the hooks. A compiled model
+has one range, for its outermost module. Modules that run eagerly around it have ranges as usual.
 
-Sessions start and end inside `changes.change`, which is the lock.
+All changes here happen while a session starts or ends, under the lock of `changes.change`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opspan.emit.module_names import Names
 
 
 class Watcher(Protocol):
-    """Gets each module call, on the thread that makes it. `depth` is the number of calls around it."""
+    """Is told of each module call, on the calling thread. `depth` is the number of module calls around this one."""
 
     def on_enter(self, name: str, depth: int, inputs: object) -> int | None: ...
     def on_return(self, name: str, outputs: object) -> None: ...
@@ -70,7 +70,7 @@ def watch(watcher: Watcher) -> None:
 
 
 def unwatch() -> None:
-    """Removes the watcher. It still gets the ends of calls whose begin it got."""
+    """Removes the watcher, which is still told of the ends of the calls that it saw begin."""
     global _watcher
     _watcher = None
     _stop()
@@ -93,13 +93,13 @@ def _stop() -> None:
     if _to or _watcher is not None:
         return
     module_calls.stop()
-    _unwind(_stack(), 0)  # other threads end their calls as they return
+    _unwind(_stack(), 0)  # other threads end the ranges of their calls when the calls return
 
 
 def _enter(module: Any, inputs: object) -> _Frame | None:
     frame = None
     try:
-        if _is_compiling() or not (_to or _watcher):  # a call began while the last session ended
+        if _is_compiling() or not (_to or _watcher):  # nobody: the last session ended after this call began
             return None
         stack = _stack()
         ref, name = _names.get(module) or _names.learn(module, stack[0].module if stack else None)
@@ -125,8 +125,8 @@ def _leave(frame: _Frame, outputs: object) -> None:
     try:
         stack = _stack()
         depth = len(stack) - 1
-        # The frame is mostly on top of the stack. Frames above it never ended, for instance in a greenlet that was
-        # switched away from.
+        # The frame is mostly on top of the stack. Frames above it have not ended, for instance if a greenlet was
+        # switched away from inside a call.
         while depth >= 0 and stack[depth] is not frame:
             depth -= 1
         if depth < 0:  # its session ended inside the call

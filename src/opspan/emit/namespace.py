@@ -1,5 +1,5 @@
-"""The common part of `opspan.nvtx` and `opspan.itt`. It pushes and pops for one kind of tool, and returns depths like
-torch."""
+"""The common part of `opspan.nvtx` and `opspan.itt`. Pushes and pops ranges for one kind of tool. `push` and `pop`
+return depths like torch.cuda.nvtx."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class Namespace:
-    """Pushes, pops and marks for one sink.
+    """Pushes and pops ranges, and sets marks, for one sink.
 
     A stack remembers which pushes reached a tool, because a pop must undo its own push, even if a session started or
     ended in between. The stack also counts depths while nobody listens.
@@ -63,7 +63,7 @@ class Namespace:
             ranges.mark(ranges.ref_of(text), self.to)
 
     def range(self, message: str, *args: object, **kwargs: object) -> Range:
-        """Returns a range for a `with` block or a function. If there are further arguments, its name is
+        """Returns a range for a `with` block or a function. With further arguments, the range's name is
         `message.format(*args, **kwargs)`."""
         if compiling():
             return cast(Range, torchs_range(message))

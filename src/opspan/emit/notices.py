@@ -26,7 +26,7 @@ def put_in() -> None:
 
 @contextlib.contextmanager
 def collect(into: list[str]) -> Iterator[None]:
-    """Collects the warnings of this thread for the requester, which is another process. The program does not see
+    """Collects the warnings of this thread for `opspan attach`, which is another process. The program does not see
     them."""
     before, _here.into = getattr(_here, "into", None), into
     try:
@@ -54,7 +54,7 @@ def warn_at_end(message: str, stacklevel: int) -> None:
 
 
 def say(text: str) -> None:
-    """Writes to standard error. If that is closed or the disk is full, nothing happens."""
+    """Writes to standard error. Does nothing if standard error is closed, or the disk is full."""
     try:
         sys.stderr.write(printable_lines(text))
         sys.stderr.flush()

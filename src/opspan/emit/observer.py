@@ -1,7 +1,7 @@
 """Finds and loads the observer, the only native code that knows torch. native/observer/observer.h has its C functions.
 
 opspan's wheels have an observer for each release of torch (tools/observers). For any other torch, or in an install from
-source, it is compiled here (observer_cache.py).
+source, the observer is compiled on this machine (observer_cache.py).
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _lock = threading.Lock()
 
 
 class Observer:
-    """The loaded library. It is never unloaded, because torch may still be inside one of its callbacks."""
+    """The loaded library. It is never unloaded, because torch may still run one of the library's callbacks."""
 
     def __init__(
         self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None, torch: Torch | None = None
     ) -> None:
-        """Loads the file of the descriptor. `path` is its final path. If the file is not there yet, `lies_at` is its
-        present path. `torch`: what a ready-made observer has to be made for; it is checked before any of torch is used.
-        The descriptor stays open, as libraries.load requires."""
+        """Loads the library from `descriptor`, which stays open, as libraries.load requires. `path` is the final path
+        of the file. If the file is not there yet, `lies_at` is its present path. For a ready-made observer, `torch` is
+        the installed torch, which is compared before the library uses anything of torch."""
         try:
             library = libraries.load(lies_at or path, descriptor)
             version = library.opspan_observer_abi()
             if version != ABI:
                 raise ObserverError(f"{path} speaks version {version} of observer.h, this opspan version {ABI}")
             library.opspan_observer_built_for.restype = ctypes.c_char_p
-            # The version of torch, its git version and the C++ ABI; empty if it was built on this machine.
+            # The version of torch, its git version and the C++ ABI; empty if the library was built on this machine.
             self.built_for: str = library.opspan_observer_built_for().decode()
             if torch is not None and self.built_for.split()[-2:] != [torch.git, _abi(torch)]:
                 raise ObserverError(f"{path} is for torch {self.built_for}, not for {torch.version} {torch.git}")
@@ -60,13 +60,13 @@ class Observer:
         self._library: Any = library
         self._library.opspan_observer_stacks.argtypes = (ctypes.c_int, ctypes.c_void_p)
         quick = ctypes.PyDLL(str(path), handle=library._handle)
-        # enter_fast calls the `__enter__` of a _RecordFunctionFast of torch. It works even if torch's own profiler is
-        # off. enter_silent calls a function that begins a range for other listeners than opspan.
+        # enter_fast calls the `__enter__` of torch's _RecordFunctionFast, so that the range begins even while torch's
+        # own profiler is off. enter_silent calls a function that begins a range for other listeners than opspan.
         self.enter_fast: Any = quick.opspan_observer_enter_fast
         self.enter_silent: Any = quick.opspan_observer_enter_silent
         for call in (self.enter_fast, self.enter_silent):
             call.argtypes, call.restype = (ctypes.py_object,), ctypes.py_object
-        self.others_listen: Any = quick.opspan_observer_others  # returns whether anybody else gets a user's ranges
+        self.others_listen: Any = quick.opspan_observer_others  # returns whether anybody but opspan gets torch's ranges
 
     def attach(self, sink: int, inputs: int) -> None:
         """Sends every op of every thread to this sink from now on."""
@@ -78,18 +78,18 @@ class Observer:
         self._library.opspan_observer_detach(sink)
 
     def memory(self, sink: int, on: bool) -> bool:
-        """Reports to this sink the host memory that torch takes and gives back. Returns False if that cannot be
-        observed here."""
+        """Reports to this sink the host memory that torch takes and gives back. Returns False if this memory cannot be
+        watched."""
         return int(self._library.opspan_observer_memory(sink, int(on))) == 0
 
     def stacks(self, sink: int, on: bool) -> bool:
-        """Adds the calling functions of Python to ops. Returns False if this Python's stacks cannot be read."""
+        """Adds to each op the Python functions that call it. Returns False if this Python's stacks cannot be read."""
         frames = python_frames.load() if on else None
         return (frames is not None or not on) and int(self._library.opspan_observer_stacks(sink, frames)) == 0
 
     def threads(self, on: bool) -> None:
-        """Reports each thread that runs an op to torch's own collection. So torch and the observer give threads the
-        same numbers."""
+        """Reports each thread that runs an op to Kineto, torch's collector of device events. So Kineto and the observer
+        give threads the same numbers."""
         self._library.opspan_observer_threads(int(on))
 
     def overloads(self, sink: int, on: bool) -> None:
@@ -97,13 +97,13 @@ class Observer:
         self._library.opspan_observer_overloads(sink, int(on))
 
     def empty(self, on: int) -> None:
-        """Attaches callbacks that do nothing, to measure the lowest possible cost. If `on` is 2, they ask for
-        inputs."""
+        """Attaches callbacks that do nothing, to measure the lowest possible cost. If `on` is 2, torch passes the
+        inputs to them. If `on` is 0, removes them."""
         self._library.opspan_observer_empty(on)
 
 
 def load() -> Observer:
-    """Returns the observer for this process' torch, built if necessary. All failures raise ObserverError."""
+    """Returns the observer for this process' torch. Builds it if necessary. All failures raise ObserverError."""
     global _loaded
     with _lock:
         if _loaded is None:

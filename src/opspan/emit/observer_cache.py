@@ -27,7 +27,7 @@ NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
     "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
-# The compiler's options for every observer, also for those that tools/observers compiles.
+# The compiler's options for every observer, including the observers that tools/observers compiles.
 OPTIONS: Final = (
     "-std=c++20",
     "-O2",
@@ -41,7 +41,7 @@ OPTIONS: Final = (
 _LOG: Final = "build.log"
 
 T = TypeVar("T")
-# Loads a checked file, by its final path, its descriptor, and its present path. The final path need not exist yet.
+# Loads a checked file. Its arguments: the file's final path, which need not exist yet, descriptor, and present path.
 Loader = Callable[[Path, int, Path], T]
 
 
@@ -55,8 +55,8 @@ class CacheEntry:
 
 
 def find(torch: Torch) -> CacheEntry:
-    """Returns a good observer for this torch from the cache. If there is no compiler here, it may be an observer that
-    any compiler built."""
+    """Returns a good observer for this torch from the cache. It must be one that this machine's compiler built. Without
+    a compiler, it may be one that any compiler built."""
     try:
         folder = private_files.check_folder(private_files.cache_folder())
         cxx = compiler.find()
@@ -86,10 +86,10 @@ def cached(torch: Torch) -> Path | None:
 
 
 def stale(torch: Torch) -> list[Path]:
-    """Returns cached observers that have become useless. They are truncated, or for another version of this torch or of
-    opspan.
+    """Returns cached observers that have become useless, because they are truncated, or for an earlier version of this
+    torch or of opspan.
 
-    Environments share the cache. Observers for the torch of another environment are left alone.
+    Environments share the cache. Good observers for the torch of another environment are not returned.
     """
     good = _prefix(torch)
     ours = f"observer-{_environment(torch)}-"
@@ -115,7 +115,7 @@ def build(torch: Torch, load: Loader[T], over: Path | None = None, refused: str 
         path = folder / _name(torch, cxx)
         note = "opspan: waiting for another process that is building the observer\n"
         with private_files.locked(path.with_suffix(".lock"), waiting=lambda: notices.say(note)):
-            # Another process may have built it while this one waited.
+            # Another process may have built the observer while this one waited.
             descriptor = None if path == over else _opened_if_ours(path)
             if descriptor is None:
                 with private_files.claimed(folder, "building-") as inner:
@@ -124,7 +124,7 @@ def build(torch: Torch, load: Loader[T], over: Path | None = None, refused: str 
                     finally:
                         if (log := inner / _LOG).is_file():
                             log.replace(path.with_suffix(".log"))
-                    # The file is loaded before other processes can see it, because they rely on files that they find.
+                    # Load the file before it gets its final name, because other processes rely on files that they find.
                     loaded = load(path, descriptor, built)
                     built.replace(path)
                     return loaded
@@ -202,7 +202,7 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
 def _compile_as_much_as_possible(
     cxx: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
-    """Compiles the observer. If headers of Kineto are missing, leaves out what needs them."""
+    """Compiles the observer. If that fails, compiles it again without the part that needs Kineto's headers."""
     with contextlib.suppress(BuildFailed):
         compiler.compile_library(cxx, source, library, options, log, log_later)
         return
@@ -217,7 +217,7 @@ def _opened(path: Path) -> int | None:
     except PermissionError:
         raise
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files, so building again would not help
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files: building again would not help
             raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
         return None
     with open(descriptor, "rb", closefd=False) as file:  # the descriptor stays open
@@ -252,12 +252,13 @@ def _names(folder: Path, prefix: str) -> list[str]:
 
 
 def _environment(torch: Torch) -> str:
-    """Identifies the installation of torch, because environments share the cache."""
+    """Returns a hash of torch's folder, because environments share the cache."""
     return hashlib.sha256(str(torch.root).encode(errors="surrogateescape")).hexdigest()[:8]
 
 
 def _prefix(torch: Torch) -> str:
-    """Returns the common prefix of all observers for this torch and these sources, for any compiler."""
+    """Returns the prefix of the names of all observers for this torch and these sources, whichever compiler built
+    them."""
     hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi}".encode())
     # This file counts as a source, because it has the compiler's options.
     for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):

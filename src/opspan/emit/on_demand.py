@@ -1,7 +1,7 @@
-"""Begins and ends a recording that another process asks for, and collects notes about it.
+"""Begins and ends a recording that another process asks for, and collects notes about this recording.
 
-Work that can wait is done on our own thread. The program's thread only turns labelling on and off, between two of its
-steps.
+If steps are recorded, the program's thread only turns labelling on and off, between two steps. All other work is done
+on opspan's own thread.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from opspan.emit.record import record
 from opspan.emit.schedule import ProfilerAction
 from opspan.errors import EmitError
 
-# Seconds to wait after the last step, which ends inside of the optimizer's range. Labelling is off then, but the open
-# range can end meanwhile.
+# Seconds to wait after the last step. The step ends inside of the optimizer's range, which can end while the recording
+# waits, although labelling is off.
 _LINGER_SECONDS = 0.02
 
 
 class Bell:
-    """Ends the waiting of another thread."""
+    """Wakes another thread that waits."""
 
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -54,7 +54,7 @@ def record_for(request: Request, connection: socket.socket, bell: Bell) -> Reply
     recording = record(
         request.folder,
         request.shapes,
-        add=True,  # ranks share the folder, and begin at different times. The requester has checked that it was empty
+        add=True,  # ranks share the folder, and begin at different times. `opspan attach` has checked that it was empty
         memory=request.memory,
         stacks=request.stacks,
         modules=request.modules,

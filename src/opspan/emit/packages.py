@@ -1,6 +1,6 @@
 """Sends a user's own ranges through the packages nvtx and ittapi if opspan has no native library. No ops are labelled.
 
-This has limits: nsys before 2024 does not record what nvtx 0.2.13 and newer write, and ITT gets names only.
+nsys before 2024 does not record ranges of the package nvtx from 0.2.13 on. ITT gets only the names of ranges.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _ids = itertools.count(1)
 
 
 def listening() -> int:
-    """Returns the packages that are installed and have a tool in their environment variable, as bits of sinks."""
+    """Returns, as bits, the sinks whose package is installed and whose environment variable names a tool."""
     return sum(package.sink.bit for package in _listening(TO_ALL))
 
 

@@ -35,8 +35,8 @@ def payload_of(value: Any) -> int | float | None:
 def _number(value: Any) -> int | float | None:
     if _is_of_torch(value):
         return _from_torch(value)
-    # `item()` of numpy and other libraries gives an int, a float or a bool. `__index__` and `__float__` do not suffice,
-    # because arrays of any size have them, and both fail for numpy's bools.
+    # `item()` of numpy and other libraries returns an int, a float or a bool. `__index__` and `__float__` do not
+    # suffice: arrays of any size have these methods, and both methods fail for numpy's bools.
     if callable(getattr(type(value), "item", None)):
         if getattr(value, "size", 1) != 1:
             raise TypeError(f"a payload is one number, not {value.size} of them")
@@ -62,8 +62,8 @@ def _from_torch(value: Any) -> int | float | None:
 
     if not isinstance(value, torch.Tensor):
         return None
-    # Reading a subclass may run any code. A distributed tensor, for instance, would make every process wait for the
-    # others.
+    # Reading a tensor of a subclass may run any code. A distributed tensor, for instance, would make every process wait
+    # for the other processes.
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or torch.jit.is_tracing():
         return None
     try:

@@ -1,8 +1,8 @@
 """Labels threads that are in the backward pass, the optimizer or the data loader: once per phase, never per op.
 
-The names are those of opspan.analysis.phases. torch has hooks for the optimizer only. All backward passes go through
-one function of torch, and all batches go through another function. While a session is on, our functions replace these
-two. A module that runs outside of these phases belongs to the phase forward, which `module_tags` labels.
+opspan.analysis.phases has the same names of phases. torch has hooks for the optimizer only. All backward passes go
+through one function of torch, and all batches go through another function. While a session is on, our functions replace
+these two. A module that runs outside of these phases belongs to the phase `forward`, which `module_tags` labels.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _DOING: Final = "labelling phases"
 
 
 def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
-    """Starts labelling. The caller closes the returned stack to stop it. Phases that are still open end later, on their
-    threads. If `named` is set, phases get labels. Otherwise only modules in backward get labels."""
+    """Starts labelling. To stop, the caller closes the returned stack. Phases that are still open then end later, on
+    their threads. If `named` is set, phases get labels. Otherwise only modules in backward get labels."""
     from torch import autograd
     from torch.optim import optimizer
     from torch.utils.data import dataloader
@@ -70,7 +70,7 @@ def _replace(
                 unharmed.call(_DOING, end, begun)
 
     def restore() -> None:
-        if getattr(owner, name) is replaced:  # otherwise another function wraps ours, and ours must stay
+        if getattr(owner, name) is replaced:  # otherwise the program's function wraps ours, and ours must stay
             setattr(owner, name, original)
 
     undo.callback(restore)
@@ -88,7 +88,7 @@ class _Backward:
         self._bare = DisableTorchFunction
 
     def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
-        # The backward of CPU tensors runs on the calling thread. That of a device runs on autograd's thread for it.
+        # The backward of CPU tensors runs on the calling thread. Each device has an autograd thread for its backward.
         hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
         roots = outputs if type(outputs) in (tuple, list) else ()
         handles = [node.register_prehook(hook) for root in roots if (node := self._node_elsewhere(root)) is not None]
@@ -101,8 +101,8 @@ class _Backward:
         self._tags.cut(depth)
 
     def _node_elsewhere(self, root: Any) -> Any:
-        """Returns the node of a tensor that is not on the CPU, or None. The device of a Tensor subclass is not read,
-        because that would run code of the program."""
+        """Returns the node of a tensor that may be on a device, or None. A Tensor subclass may be, because reading its
+        device would run code of the program."""
         if not issubclass(type(root), self._tensor):
             return None
         with self._bare():
@@ -110,7 +110,7 @@ class _Backward:
             return None if is_here else self._tensor.grad_fn.__get__(root)
 
     def _on_engine_thread(self, _gradients: object) -> None:
-        if self._tags.depth():  # this thread has the label already, from an outer backward pass
+        if self._tags.depth():  # an outer backward pass has already labelled this thread
             return
         from torch.autograd import Variable
 
@@ -122,8 +122,8 @@ class _Backward:
 
 
 class _OptimizerSteps:
-    """Labels steps of optimizers. torch calls no hook after a step that raises an error. Such a step has ended once its
-    function has returned."""
+    """Labels steps of optimizers. torch calls no hook after a step that raises an error. Such a step counts as ended
+    once the frame of its function is gone."""
 
     def __init__(self, tags: ThreadTags) -> None:
         self._tags = tags

@@ -1,6 +1,6 @@
 """emit_pyroscope: labels the samples of a running pyroscope-io agent with the phase, the module and the step.
 
-emit_pyroscope labels threads and not ops. So it does without the observer and the sinks, and is not a Session. In
+emit_pyroscope labels threads, not ops. So it needs neither the observer nor a sink, and is not a Session. In
 `changes.active` it has a number that no sink has.
 """
 
@@ -136,8 +136,8 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._name_run()
 
     def _name_run(self) -> None:
-        """Sends the run's id to each listening tool and recording once, so that a trace shows which labels belong to
-        it."""
+        """Sends the run's id once to each listening tool and recording, so that their trace can be matched with the
+        samples that have this id."""
         listening = ranges.listening()
         if listening & ~self._listened:
             ranges.mark(ranges.ref_of(f"{PYROSCOPE_RUN}{self.run_id}"), listening & ~self._listened)

@@ -1,7 +1,8 @@
-"""Records every call of a function, by Python's own slot for profilers. native/sinks/python_calls.cpp records it.
+"""Records every call of a function, by Python's profile function. native/sinks/python_calls.cpp writes the calls.
 
-Each thread has one slot. If another profiler has it, opspan stands back. `_join` is what sys.getprofile() returns while
-opspan has the slot. Python calls it itself where it starts a thread, and where a profiler gives the slot back.
+Each thread has one slot for a profile function. If another profiler has the slot, opspan records no calls. While opspan
+has the slot, sys.getprofile() returns `_join`. Python calls `_join` in each thread that starts, and after another
+profiler has given the slot back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _OCCUPIED: Final = (
 _LOST: Final = (
     "calls of Python functions are missing: another profiler took Python's slot for profilers during the recording"
 )
-# Calls of opspan's functions that run during a recording are left out, and what they call in Python's library.
+# Folders of opspan with functions that run during a recording. Calls of these functions are left out, and so are calls
+# that they make in Python's library.
 _PACKAGE: Final = Path(__file__).parents[1]
 _FOLDERS: Final = tuple(os.fsencode(_PACKAGE / room) + b"/" for room in ("emit", "profiler"))
 _LIBRARY: Final = os.fsencode(sysconfig.get_path("stdlib")) + b"/"
@@ -53,13 +55,13 @@ class _Python(ctypes.Structure):
 
 
 def _join(*_: object) -> None:
-    """Takes the slot of a thread that starts, or of one that gets its profile function back."""
+    """Takes the slot of this thread. Python calls this as the thread's profile function."""
     if _native is not None:
         _native.python_join(_join)
 
 
 def start(native: Sinks, sink: int) -> None:
-    """Starts to record calls. Warns if that is not possible."""
+    """Starts recording calls. Warns if that is not possible."""
     global _native
     if not python_frames.is_known():
         notices.warn(_UNKNOWN, stacklevel=4)
@@ -94,7 +96,7 @@ def _code_of(module: str, kind: str, method: str) -> int | None:
 
 
 def stop(native: Sinks, sink: int) -> None:
-    """Stops. Warns if another profiler has taken the slot meanwhile."""
+    """Stops recording calls. Warns if another profiler has taken the slot during the recording."""
     thread = _started.pop(sink, None)
     if thread is None:
         return

@@ -1,5 +1,5 @@
-"""Loads the library that reads the stacks of this Python. Each release of CPython keeps frames in another way, so each
-has a library of its own (native/frames)."""
+"""Loads the library that reads the stacks of this Python. Each release of CPython stores frames in another way, so
+there is a library for each release (native/frames)."""
 
 from __future__ import annotations
 

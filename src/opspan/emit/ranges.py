@@ -18,13 +18,13 @@ from opspan.emit.sink_list import TO_ALL
 from opspan.emit.sinks import KIND_USER, CRange
 
 Payload = int | float | None
-Ref = Any  # ctypes.byref() of a CRange, which owns the range
+Ref = Any  # ctypes.byref() of a CRange. It keeps the CRange alive
 
 _UNKNOWN: Final = -1
 _INT64: Final = range(-(2**63), 2**63)
 
 _to = _UNKNOWN  # the listeners, as bits of sinks
-_open = 0  # sinks that have no tool, but an active session, as bits
+_open = 0  # sinks with an active session, but without a tool, as bits
 _push: Callable[[Ref, int], int]
 _pop: Callable[[int], int]
 _mark: Callable[[Ref, int], None]
@@ -50,8 +50,8 @@ def pop(to: int = TO_ALL) -> int:
 
 
 def detach() -> Callable[[], None]:
-    """Takes the innermost range off this thread's stack. Returns a function that ends it, on any thread. Without the
-    native library, the range ends now."""
+    """Takes the innermost range off this thread's stack. Returns a function that ends the range, on any thread. Without
+    the native library, the range ends now."""
     native = sinks.load()
     if native is None:
         pop()
@@ -78,7 +78,7 @@ def range_end(range_id: int) -> None:
         _range_end(range_id)
 
 
-@functools.lru_cache(maxsize=4096, typed=True)  # typed: 1 and 1.0 are two payloads
+@functools.lru_cache(maxsize=4096, typed=True)  # typed, because 1 and 1.0 are two payloads
 def ref_of(
     name: str,
     kind: int = KIND_USER,
@@ -131,8 +131,8 @@ def set_open(to: int, on: bool) -> None:
 
 
 def refresh() -> int:
-    """Looks for listeners again, and returns them. It is called when a session has found a tool, or torch was
-    imported."""
+    """Looks for listeners again, and returns them as bits of sinks. Needed when a session has found a tool, or torch
+    was imported."""
     global _to, _push, _pop, _mark, _range_start, _range_end
     native = sinks.load()
     if native is None:
@@ -152,7 +152,7 @@ def refresh() -> int:
 
 @functools.cache
 def _warn_once() -> None:
-    """Warns once that opspan was installed for another machine. The program gets no error."""
+    """Warns once if the native library is there, but cannot be loaded. The program gets no error."""
     if libraries.sinks().is_file():
         notices.warn_at_end(
             f"annotate and mark go through the packages nvtx and ittapi, and ops get no labels: {sinks.why_not()}",

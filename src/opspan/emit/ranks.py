@@ -1,6 +1,7 @@
 """The rank of this process in torch.distributed, written into the capture.
 
-native/capture writes the variables of launchers at the beginning, but a program may join its group without a launcher.
+native/capture writes the environment variables of launchers when it creates the file, but a program may join its group
+without a launcher.
 """
 
 from __future__ import annotations

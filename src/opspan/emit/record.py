@@ -1,5 +1,5 @@
-"""record: captures what `opspan run` captures, but inside the process and without any tool. readers.capture reads
-it."""
+"""record: captures the same as `opspan run`, but inside the process and without any tool. readers.capture reads the
+files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     _sinks = CAPTURES
     _what = "recording"
-    _recording = Recording(None, False)  # used if compiled code makes the `record`, which then records nothing
+    _recording = Recording(None, False)  # used if compiled code creates the `record`, which then records nothing
     _trace: Trace | None = None
     _devices: Devices | None = None
     _dumping: Dumping | None = None
@@ -141,7 +141,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             self._dumping.step()
 
     def _step_was_counted(self) -> None:
-        """Notes a step that the caller counts. The caller also makes the range of the step."""
+        """Notes a step that the caller has counted. The caller also makes the step's range."""
         self._step_is_over()
         if self._dumping is not None:
             self._dumping.step()
@@ -153,7 +153,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if self.entered and not self._is_owner():
             raise RuntimeError("a fork keeps nothing: dump() where the recording was entered")
         target, labelling = Path(path).absolute(), self._labelling
-        if self.compiled and self._is_on():  # the files with what was compiled may be gone by now
+        if self.compiled and self._is_on():  # the files with the compile log may be gone by now
             compile_log.send(self._sink.bit)
         held = contextlib.nullcontext() if labelling is None else labelling.native.capture_held(self._sink.number)
         with held:

@@ -21,7 +21,7 @@ from opspan.emit.annotate import Annotation
 from opspan.emit.compiled import compiling, torchs_range
 from opspan.emit.ranges import Ref
 
-_WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # ending a range would be slow with them
+_WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides slow down the end of a range
 _NOT_COPIED: Final = ("_ref", "run_callbacks_on_exit")
 _enter: Any = torch.ops.profiler._record_function_enter_new.default
 _exit: Any = torch.ops.profiler._record_function_exit._RecordFunction
@@ -29,8 +29,8 @@ _end_with: Any = torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFuncti
 
 
 class _TorchScriptName:
-    """Lets TorchScript use torch's class wherever a program uses ours. TorchScript reads this name before it compiles a
-    class, and finds a class that it has compiled by this name."""
+    """Lets TorchScript use torch's class wherever a program uses ours. Before TorchScript compiles a class, it reads
+    this name and looks for a compiled class of the same name."""
 
     def __get__(self, _: object, owner: type) -> str:
         from torch import _jit_internal
@@ -44,7 +44,7 @@ class _TorchScriptName:
 
 
 class _Signature:
-    """The signature of `record_function(...)`. A subclass has that of its own `__init__`."""
+    """The signature of `record_function(...)`. A subclass has the signature of its own `__init__`."""
 
     def __get__(self, _: object, owner: type) -> inspect.Signature:
         signature = inspect.signature(owner.__init__)  # type: ignore[misc]
@@ -121,7 +121,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
             fut.add_done_callback(lambda _: end())
         return fut
 
-    # --- what Annotation calls. A range that both torch's listeners and opspan's have is a pair: (torch's, opspan's).
+    # --- Annotation calls the functions below. If torch has listeners, a begun range is a pair: (torch's, opspan's).
 
     def _listening(self) -> object:
         return ranges.listening() or torch_listeners.listen()
@@ -154,7 +154,8 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
 
 
 def _again(kind: type[record_function], name: str, args: str | None, others: dict[str, Any]) -> record_function:
-    """Restores an unpickled range, whose class may have its own `__init__`."""
+    """Creates a copied or unpickled range. Does not call the `__init__` of a subclass, which may need other
+    arguments."""
     copy: record_function = kind.__new__(kind)
     record_function.__init__(copy, name, args)
     copy.__dict__.update(others)

@@ -33,11 +33,11 @@ class Recording:
         self._add = add
         self._temporary = folder is None
         self._created: list[Path] = []  # created folders, the innermost first
-        self._others: set[Path] = set()  # files that were in the folder before
+        self._others: set[Path] = set()  # files that were in the folder before the recording
 
     @property
     def file(self) -> Path | None:
-        """Returns the file of the process that started the recording. In a rolling recording it is the newest file."""
+        """Returns the file of the process that started the recording, or the newest file of a rolling recording."""
         if not self.keep or self._file is None:
             return self._file
         return next(reversed(capture_files.segments(self._file)), self._file)
@@ -64,7 +64,7 @@ class Recording:
             self._refuse_others()  # another recording may have begun at the same moment
 
     def is_gone(self) -> bool:
-        """Returns whether somebody has deleted the file, or its folder, during the recording."""
+        """Returns whether somebody has deleted the file, or its folder, since the recording began."""
         return self._file is not None and not (self.file or self._file).exists()
 
     def read(self, keep: bool) -> Trace:
@@ -90,7 +90,7 @@ class Recording:
 
     def discard(self) -> None:
         """Deletes the files of a recording that failed to start. Suppresses errors, which would hide the reason."""
-        # self.file is not used, because an interrupt may have come before it was set.
+        # self._file is not used, because an interrupt may have come before it was set.
         with contextlib.suppress(OSError):
             for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
                 if file.name.startswith(f"{os.getpid()}-"):
@@ -106,7 +106,7 @@ class Recording:
     def _refuse_others(self) -> None:
         if self._add:
             return
-        # The name without the folder, because the folder may have several paths.
+        # Compare names without the folder, because the folder may have several paths.
         own = self.file.name if self.file is not None else None
         other = next((file for file in self._files() if file.name != own and not _is_of_same_job(file)), None)
         if other is not None:
@@ -120,6 +120,6 @@ class Recording:
 
 
 def _is_of_same_job(file: Path) -> bool:
-    """Returns whether another process that still runs wrote the file, as ranks of the same job do."""
+    """Returns whether another process that still runs created the file. It counts as a rank of the same job."""
     pid = file.name.partition("-")[0]
     return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and private_files.is_alive(int(pid))

@@ -1,4 +1,5 @@
-"""Gives a name of a module our value while sessions use it. torch looks such names up each time that it needs them."""
+"""Replaces the value of a name in a module during sessions. torch looks the name up each time that it uses the
+value."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from typing import Any
 
 
 class ReplacedName:
-    """Our value calls `before`, the value that the name had.
+    """Gives the name our value, which calls `before`, the value that the name had.
 
-    A program may replace the name as well, with a value that calls ours. So the name is restored only if it still has
-    our value. Otherwise it stays as it is until it has its old value again: our value must not call itself.
+    The program may also replace the value, by one that calls ours. Then `stop` leaves the program's value in place. The
+    next `start` leaves it in place, too, because our value would otherwise call itself through `before`.
     """
 
     def __init__(self, module: str, name: str, ours: Any) -> None:

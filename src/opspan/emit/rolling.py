@@ -1,7 +1,7 @@
 """A rolling recording of an unedited program: from the import of torch until the process ends.
 
-A step lasts from one call of `optimizer.step()` to the next. Only the optimizer that steps first is counted, and only
-on the thread of its first step.
+A step lasts from one report of a step's end (`step_ends`) to the next. Only reports from the same source and thread as
+the first report are counted.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Rolling:
         self._counting.enter_context(set_counter(self._step_is_over))
 
     def end(self) -> None:
-        """Ends the recording when the program ends. If an exception ended the program, it is the reason of a dump."""
+        """Ends the recording when the program ends. An exception that ended the program is a reason for a dump."""
         if os.getpid() != self._pid:
             return
         self._counting.close()
         ranges.range_end(self._range)
-        error = getattr(sys, "last_value", None)  # the error that the interpreter has just reported
+        error = getattr(sys, "last_value", None)  # the exception that ended the program, if any
         self._recording.__exit__(type(error) if error is not None else None, error, None)
 
     def _step_is_over(self, by: int) -> None:
-        """Runs on a thread of the program, which must not notice any error."""
+        """Runs on a thread of the program, so it must not raise."""
         source = by, threading.get_ident()
         self._by = self._by or source
         if source != self._by or os.getpid() != self._pid or not self._recording._is_running():
@@ -77,5 +77,5 @@ class Rolling:
             self._recording._step_was_counted()
             self._range = begin_step(self._recording, self._steps)
         except Exception as error:  # noqa: BLE001
-            self._by = (-1, 0)  # no optimizer has this id, so no more steps are counted
+            self._by = (-1, 0)  # no source has this id, so no more steps are counted
             notices.warn_at_end(f"steps are not counted any more: {type(error).__name__}: {error}", stacklevel=2)

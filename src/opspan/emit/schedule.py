@@ -23,13 +23,13 @@ class ProfilerAction(enum.Enum):
     WARMUP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
-    DEVICE_STOPPED = 4  # no schedule returns it: torch.profiler uses it internally
+    DEVICE_STOPPED = 4  # not returned by a schedule: torch.profiler uses it internally
 
     def __eq__(self, other: object) -> bool:
         return type(other).__name__ == "ProfilerAction" and getattr(other, "name", None) == self.name
 
     def __hash__(self) -> int:
-        return hash(self.name)  # as torch's, so that either finds the other in a dictionary
+        return hash(self.name)  # like torch's, so that a member and its equal in torch are the same key of a dictionary
 
 
 def schedule(
@@ -78,7 +78,7 @@ def every_step(_: int) -> ProfilerAction:
 
 
 def _actions() -> Any:
-    """Returns torch's enum if torch was imported, else opspan's; scripts compare actions with either, also by `is`."""
+    """Returns torch's enum if torch was imported, else opspan's, because scripts also compare actions by `is`."""
     profiler = sys.modules.get("torch.profiler")
     return ProfilerAction if profiler is None else profiler.ProfilerAction
 

@@ -1,13 +1,14 @@
 """The common part of emit_nvtx, emit_itt and record: entering and leaving, limits on their number, schedules, forks.
 
-    Session            the contract (like torch's: used once, one at a time except recordings, no effect if not enabled)
+    Session            used once, one at a time except recordings, no effect if not enabled (all as in torch)
     |-- Emitter        for a tool, in emitters.py
     |   |-- emit_nvtx  in nvtx.py
     |   `-- emit_itt   in itt.py
     `-- record         in record.py
 
-`labelling` is on between entering and leaving. `observer` sends ops to a sink, and native/sinks has the sinks. A forked
-process takes part in the sessions that were active at the fork, and follows their schedule and their end.
+`labelling` is on between entering and leaving, or in active steps. `observer` sends ops to a sink, and native/sinks has
+the sinks. A forked process takes part in the sessions that were active at the fork. It follows their schedule and their
+end.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _warned: set[type] = set()  # kinds of sessions that have warned that nobody lis
 
 
 class Session:
-    """A session. Subclasses define the sink, how it starts, and the messages to the tool."""
+    """Labels ops from entering until leaving. Subclasses define the sink, how it starts, and the messages to a tool."""
 
     _sinks: ClassVar[tuple[Sink, ...]]  # the sinks for this kind of session. Each active session takes one of them
     _sink: Sink  # the sink that the session took when it was entered
     _what: ClassVar[str]  # the name of this kind of session in messages
-    _owner = 0  # the process that entered it
+    _owner = 0  # the process that entered the session
     # Why the session could not be entered. Set here because compiled code enters sessions without their __init__.
     failed = ""
     # Only recordings set these.
@@ -57,7 +58,8 @@ class Session:
         self.compiled = compiled
         self.labels: str | None = None  # the form of labels in use. None if nothing was labelled
         self.stats = Stats()  # the counts of the complete session, set when it ends
-        # Whether this session was put in from outside. If so, it ends when the program needs its sink for a session.
+        # Whether a command of opspan started this session, not the program. Such a session ends when the program
+        # enters one and all sinks are taken.
         self.gives_way = False
         self.in_each_process = False  # whether each forked process gets its own session, as under `opspan exec`
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
@@ -181,7 +183,7 @@ class Session:
                 self._steps.start(self._sink.bit)
 
     def _stop(self) -> None:
-        """Undoes everything that entering did, even if a part of that fails. Errors are raised afterwards."""
+        """Undoes everything that entering did. If a part of that fails, does the rest and then raises the error."""
         with change():
             undo, self._undo = self._undo, contextlib.ExitStack()
             if self._is_running():
@@ -202,10 +204,10 @@ class Session:
         self._labelling = None
 
     def _step_is_over(self) -> None:
-        """Runs between two steps."""
+        """Is called between two steps, for recordings."""
 
     def _discard(self) -> None:
-        """Deletes files after entering has failed."""
+        """Deletes a recording's files after entering has failed."""
 
     def _free(self) -> Sink | None:
         return next((sink for sink in self._sinks if sink.number not in active), None)
@@ -249,7 +251,7 @@ class Session:
         elif self._labelling is not None and isinstance(self._labelling.by, TorchEmitter):
             self._turn(False)  # torch's emitter cannot learn that the session has ended
         elif self._steps is not None:
-            self._turn(True)  # ready for the owner's next active step
+            self._turn(True)  # the owner's calls of `turn` then reach this process, too
 
     def _nobody_listens(self) -> str:
         why = tools.problem(self._sink) or f"no {self._sink.name.upper()} tool is attached to this process"
@@ -280,7 +282,7 @@ class Session:
         raise error
 
     def _collects(self) -> bool:
-        """Returns whether turning labelling on and off also makes the tool collect and stop."""
+        """Returns whether the tool should collect only while labelling is on."""
         return self._steps is not None
 
     def _tell(self, on: bool) -> None:

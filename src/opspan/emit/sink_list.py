@@ -1,6 +1,6 @@
-"""The list of the sinks that labels go to. Native code has the same list in native/sinks/sinks.h.
+"""The list of the sinks, to which labels go. Native code has the same list in native/sinks/sinks.h.
 
-This is only data, and imports no module of opspan. native/sinks and the module of its session implement a sink.
+This is only data, and imports no module of opspan. native/sinks and the module of its session class implement a sink.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Tool:
-    """Somebody else's library that listens to a sink from inside of the labelled process."""
+    """A profiler whose library is loaded into the labelled process and gets a sink's labels."""
 
     command: str  # the command that runs a program under the tool
     variable: str  # an environment variable that names the tool's library; `opspan run` puts opspan's collectors there
@@ -23,8 +23,8 @@ class Sink:
     number: int  # its index in this list and in the list of native/sinks/sinks.h
     name: str  # its name in sinks.h and on the command line
     session: str  # "module:class" of the session that labels for it
-    forms: tuple[str, ...]  # the values of labels=
-    tool: Tool | None = None  # None if opspan itself takes the ranges, while a session is on
+    forms: tuple[str, ...]  # the forms of labels, by their names in the argument `labels`
+    tool: Tool | None = None  # None if opspan itself takes the ranges
 
     @property
     def bit(self) -> int:
@@ -54,5 +54,5 @@ CAPTURES: Final = tuple(
 
 SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
-# If this bit, shifted left by a sink's number, is set, a range reaches that sink only while the sink's session labels.
+# Limits a range to sinks whose session labels now: `IN_SESSION << number` beside the bit of the sink with this number.
 IN_SESSION: Final = 1 << len(SINKS)

@@ -1,8 +1,8 @@
-"""Calls libopspan_sinks.so through ctypes: the functions of native/sinks/sinks.h. `sessions` decides who may start a
+"""Calls the functions of libopspan_sinks.so (native/sinks/sinks.h) through ctypes. `sessions` decides who may start a
 sink.
 
-There are two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's
-lock (the GIL). Pushes and pops keep it, because releasing it would cost more than the call itself.
+There are two handles on one library. Calls through the first release the GIL, because they can take long: a tool
+attaches, or a session starts. Pushes and pops keep the GIL, because releasing it would cost more than the call itself.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Sinks:
         self.range_end: Any = quick.opspan_range_end
         self.range_end.argtypes = (ctypes.c_uint64,)
         self.range_end.restype = None
-        # These need Python's lock.
+        # These need the GIL.
         self.python_start: Any = quick.opspan_python_start
         self.python_join: Any = quick.opspan_python_join
         self.python_join.argtypes = (ctypes.py_object,)
@@ -154,7 +154,7 @@ class Sinks:
         function.argtypes = arguments
 
     def sink_of(self, sink: int) -> int:
-        """Returns the address of the two functions that the observer calls."""
+        """Returns the address of the sink's functions that the observer calls (opspan_sink of sinks.h)."""
         return int(self._slow.opspan_sink_of(sink) or 0)
 
     def listening(self, sink: int) -> bool:
@@ -178,8 +178,8 @@ class Sinks:
     def start(
         self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"", keep: Retention = EVERYTHING
     ) -> tuple[int, bytes]:
-        """Starts a session. Returns the form of its labels, and a text from the sink, which is the file if the sink is
-        a capture."""
+        """Starts a session. Returns the form of its labels, and a text from the sink. A capture's text is the path of
+        its file."""
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         settings = _Settings(form, max_strings, folder, keep.ns, keep.bytes, keep.steps)
         return _check(self._slow.opspan_start(sink, ctypes.byref(settings), text, _TEXT_BYTES), text), text.value
@@ -207,7 +207,8 @@ class Sinks:
             self._slow.opspan_capture_hold(sink, 0)
 
     def tell_forks(self, callback: Callable[[int], None]) -> None:
-        """Sets the function that the main thread of a forked process calls when the session of a sink has ended."""
+        """Sets the function that the main thread of a forked process calls after its parent has ended a session. Its
+        argument is the number of the sink."""
 
         def call(sink: int | None) -> int:
             callback(sink or 0)  # ctypes gives None for a null pointer

@@ -1,9 +1,10 @@
-"""Reports the ends of a program's steps to the counter (`counting`). A program reports them by the step() of a session.
-If it does not call step(), its optimizers report them.
+"""Reports the ends of a program's steps to counters (`counting`, `rolling`). The source of a report is an optimizer or,
+if the program calls step() of a session, the program. Optimizers do not report while a session of the program has a
+schedule.
 
-From the moment when this process begins to listen, torch calls `_after_optimizer` after each step of any optimizer. The
-hook is set once and stays, because changing torch's hooks raises an error in a thread that iterates over them. Without
-a counter the hook does nothing, and compiled code does not contain it.
+After `watch_optimizers`, torch calls `_after_optimizer` after each step of any optimizer. The hook is set once and
+stays, because changing torch's hooks raises an error in a thread that iterates over them. Without a counter the hook
+does nothing, and compiled code does not contain it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PROGRAM: Final = 0  # the source of steps that the program itself reports; other
 
 _counting: list[Callable[[int], None]] = []
 _is_counted = False
-_speakers = 0  # the number of active sessions whose steps the program reports itself
+_speakers = 0  # the number of active sessions for which the program itself reports the steps
 
 
 def watch_optimizers() -> None:
@@ -32,7 +33,7 @@ def watch_optimizers() -> None:
 
 @contextlib.contextmanager
 def set_counter(count: Callable[[int], None]) -> Iterator[None]:
-    """Makes `count` the counter. `count` is called on the threads of the program."""
+    """Adds a counter during the `with` block. `count` is called on the threads of the program."""
     global _is_counted, _tell_uncompiled
     _tell_uncompiled = _uncompiled()
     _counting.append(count)
@@ -63,7 +64,7 @@ _tell_uncompiled = tell
 
 
 def _uncompiled() -> Callable[[int], None]:
-    """Returns `tell` for a compiled step of an optimizer, because torch.compile must not trace our code."""
+    """Returns a `tell` that torch.compile does not trace when it compiles the step of an optimizer."""
     disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
     return tell if disable is None else disable(tell)
 

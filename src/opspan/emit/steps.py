@@ -1,8 +1,8 @@
 """Marks training steps for a session.
 
-With a schedule, a step gets a range `ProfilerStep#N`, and labelling is turned on and off. Without one, each step gets a
-mark at its end. A range would have to begin before it is known that the program calls step() at all, and the last range
-would include everything after the last step.
+With a schedule, an active step gets a range `ProfilerStep#N`, and labelling is turned on and off. Without a schedule,
+each step gets only a mark at its end. A range would have to begin before it is known whether the program calls step()
+at all, and the last range would include everything after the last step.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Steps:
 
 
 class StepMarks:
-    """Counts the steps of a session without a schedule, and marks the end of each, on whatever thread reports it."""
+    """Counts the steps of a session without a schedule, and marks the end of each step. Any thread may report it."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()

@@ -1,4 +1,4 @@
-"""Labels of threads for a running pyroscope-io agent: the only code that uses this library.
+"""Labels of threads for a running pyroscope-io agent. Only this module uses that library.
 
     start(base) -> ThreadTags if an agent runs in this process, else None
     depth = tags.push({"phase": "backward"}), tags.cut(depth): on the thread to label
@@ -26,7 +26,7 @@ _SetTag = Callable[[str, str], bool]
 
 
 class _Thread:
-    """The labels of one thread. They are removed when the thread ends."""
+    """The labels of one thread. `__del__` removes them when the thread ends."""
 
     def __init__(self, add: _SetTag, remove: _SetTag) -> None:
         self.tags: dict[str, str] = {}
@@ -42,7 +42,7 @@ class _Thread:
             del own[key]
         for key, value in tags.items():
             if key not in own:
-                own[key] = value  # noted before it is set, so that a label is removed even after an interrupt
+                own[key] = value  # before `_add`, so that an interrupt between the two leaves no label behind
                 self._add(key, value)
 
     def __del__(self) -> None:
@@ -51,7 +51,8 @@ class _Thread:
 
 
 class ThreadTags:
-    """Tags of all threads. `base` is added to each thread that has tags. A forked child has no agent, and sets none."""
+    """The labels of all threads. `base` is added to each thread that has labels. A forked process has no agent, and
+    sets no labels."""
 
     def __init__(self, add: _SetTag, remove: _SetTag, base: Mapping[str, str]) -> None:
         self.base = dict(base)
@@ -65,8 +66,8 @@ class ThreadTags:
 
     def push(self, tags: Mapping[str, str], is_open: IsOpen | None = None) -> int:
         """Pushes tags, and returns the depth before the push. Pass this depth to `cut` to end this push and everything
-        inside it. If `cut` may never be called, pass `is_open`. The next push on the thread calls `is_open` to learn
-        whether this push is still open."""
+        inside it. If `cut` may never be called, pass `is_open`, by which `settle` learns whether the push is still
+        open."""
         thread = self._here()
         before = len(thread.around)
         if not self._is_gone:
@@ -104,7 +105,7 @@ class ThreadTags:
                 thread.set(tags)
 
     def settle(self) -> None:
-        """Ends pushes that were never cut, but are over, as their `is_open` reports."""
+        """Ends the innermost pushes whose `is_open` returns False."""
         around = self._here().around
         while around and (is_open := around[-1][1]) is not None and not is_open():
             self.cut(len(around) - 1)
@@ -113,8 +114,7 @@ class ThreadTags:
         return self._here().tags.get(key)
 
     def forget(self) -> None:
-        """Forgets all tags in a forked process, because the agent does not run there, and its locks may be held for
-        ever."""
+        """Forgets all tags in a forked process. The agent does not run there, and its locks may never be released."""
         self._is_gone = True
         for thread in list(self._threads):
             thread.tags = {}

@@ -1,5 +1,5 @@
-"""Finds the tools that listen inside of this process. Also says why a tool does not listen. NVTX and ITT themselves
-attach tools."""
+"""Finds the tools that listen inside of this process, or says why a tool does not listen. The code of NVTX and ITT
+attaches the tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opspan.errors import EmitError
 
 
 def listening(native: Sinks) -> int:
-    """Returns the sinks with a listening tool, as bits. It makes tools attach."""
+    """Returns the sinks with a listening tool, as bits. The question makes tools attach."""
     bits = 0
     for sink in SINKS:
         # ITT looks for a tool in these two variables only. Without them there is no reason to open a library.
@@ -32,7 +32,7 @@ def listens(native: Sinks, sink: Sink) -> bool:
 
 
 def open_itt(native: Sinks) -> bool:
-    """Opens the ITT of this process: torch's if torch is imported, else that of the package ittapi."""
+    """Opens the library with ITT: torch's if torch is imported and has ITT, else the one of the package ittapi."""
     for library in filter(None, (_torch_library(), _ittapi_library())):
         try:
             native.itt_open(library)

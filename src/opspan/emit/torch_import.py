@@ -1,5 +1,5 @@
-"""Calls back once a program has imported torch. Importing it ourselves would be too early for the program's
-settings."""
+"""Calls a function once a program has imported torch. If opspan imported torch first, settings that the program makes
+before its import would come too late."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _say(error: Exception) -> None:
 
 
 class _TorchFinder:
-    """A finder that finds torch through the other finders, and hooks torch's loader. It removes itself afterwards."""
+    """Finds torch through the other finders of sys.meta_path, and hooks torch's loader. Removes itself afterwards."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -44,7 +44,7 @@ class _TorchFinder:
                 self._watch(spec.loader)
         except Exception as error:  # noqa: BLE001  # a finder or a loader of the program may raise anything
             _say(error)
-            return None  # the other finders find torch, as without us
+            return None  # so Python asks the other finders itself
         finally:
             self._is_searching = False
         return spec
@@ -62,4 +62,4 @@ class _TorchFinder:
             except Exception as error:  # noqa: BLE001  # torch itself was imported successfully
                 _say(error)
 
-        loader.exec_module = exec_module  # this loader object is made for torch alone
+        loader.exec_module = exec_module  # this loader object loads only torch

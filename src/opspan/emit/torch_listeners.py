@@ -1,4 +1,4 @@
-"""Tells whether somebody else than opspan gets torch's own ranges: its profilers, or an ExecutionTraceObserver."""
+"""Tells whether anybody but opspan gets torch's own ranges, such as torch.profiler or an ExecutionTraceObserver."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _never_known() -> bool:
 
 
 def _probe() -> Callable[[], int]:
-    """Returns torch's function that says whether anybody gets its ranges. If there is no such function, torch's range
-    is always begun."""
+    """Returns torch's function that says whether anybody gets torch's ranges. If there is no such function, the answer
+    is always yes."""
     try:
         library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         has_callbacks = getattr(library, _HAS_CALLBACKS)
@@ -40,14 +40,14 @@ _enter_silent: Callable[[Callable[[], Any]], Any] | None = None
 
 
 def use_observer(others: Callable[[], int], enter_silent: Callable[[Callable[[], Any]], Any]) -> None:
-    """Takes the functions of the observer, whose callbacks are torch's listeners from now on, but not others."""
+    """Uses these functions of the observer from now on. torch's function would count the observer's own callbacks."""
     global _others, _enter_silent
     _others, _enter_silent = others, enter_silent
 
 
 def listen() -> bool:
-    """Returns whether a range of torch's own has to begin. torch.jit.trace and dispatch modes see the calls that begin
-    and end it."""
+    """Returns whether a range of torch's own has to begin: for torch's listeners, or for torch.jit.trace and dispatch
+    modes, which see the calls that begin and end such a range."""
     if _others() and not fallback.emitters_on:
         return True
     return _tracing_state() is not None or _modes() > 0

@@ -1,7 +1,7 @@
-"""TorchScript compiles this function in place of annotate. It uses torch's own range.
+"""TorchScript compiles the function below in place of annotate. This function uses torch's own range.
 
-TorchScript reads the source below. It knows neither our classes nor type annotations as text, so `from __future__
-import annotations` is missing here. This module is imported when a program scripts a function that uses annotate.
+TorchScript understands neither opspan's classes nor type annotations as text. So `from __future__ import annotations`
+is missing here. This module is imported when a program scripts a function that uses annotate.
 """
 
 from typing import Any

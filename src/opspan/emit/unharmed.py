@@ -1,4 +1,4 @@
-"""Keeps opspan's own errors away from the program. It counts them, and reports them at the end of a session.
+"""Keeps opspan's own errors away from the program. Counts the errors, and reports them at the end of a session.
 
 A function of opspan that torch or the interpreter calls while a program runs goes through `call`, or passes its
 exceptions to `keep`. Only the text of an error is stored, because its traceback would keep the program's tensors alive.
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 _LONGEST: Final = 200  # the most characters of an error's text
 
-# How many calls failed at Python's recursion limit. Callers of `keep` also increase this number themselves, because
-# even a call of `keep` may fail at the limit.
+# How many calls failed at Python's recursion limit. Callers of `keep` increase this number if `keep` itself fails at
+# the limit.
 too_deep = 0
 _kept: dict[str, tuple[int, str]] = {}  # for each activity: the number of errors, and the text of the first error
 
