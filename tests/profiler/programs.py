@@ -174,6 +174,11 @@ def products() -> None:
 
 
 MEMORY = ("cpu_memory_usage", "self_cpu_memory_usage")
+INPUTS = [  # Older versions of torch do not have them.
+    name
+    for name in ("structured_input_shapes", "structured_input_strides", "input_dtypes")
+    if hasattr(torch.autograd.profiler_util.FunctionEvent(0, "", 0, 0, 0), name)
+]
 
 
 def memory(event: Any) -> dict[str, Any]:
@@ -188,9 +193,7 @@ def rows(events: Any) -> list[Any]:
         else {
             **memory(event),
             "input_shapes": event.input_shapes,
-            "structured_input_shapes": event.structured_input_shapes,
-            "structured_input_strides": event.structured_input_strides,
-            "input_dtypes": event.input_dtypes,
+            **{name: getattr(event, name) for name in INPUTS},
             "concrete_inputs": repr(event.concrete_inputs),
             "sequence_nr": event.sequence_nr,
             "scope": event.scope,
