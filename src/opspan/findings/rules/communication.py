@@ -16,8 +16,8 @@ from opspan.findings.saved import in_time_ns, leave_out, saved_ns
 from opspan.printable import listed
 
 _col = pl.col
-_UNEXPLAINED = 0.1  # share of the exposed time: if a larger share cannot be explained, another rule reports it
-_MOST_OF = 0.5  # if one step has more than this share of the time lost to a rank, the finding names the step
+_UNEXPLAINED = 0.1  # share of the exposed time that may belong to collectives without the files of all ranks
+_MOST_OF = 0.5  # share of the time that a rank costs others: the finding names a step that has more than this
 _STRAGGLER = 0.03
 _SEVERAL = 2  # least number of late ranks, and least number of steps in which each of these ranks is late
 _OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may be the reason
@@ -26,7 +26,7 @@ _OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # least number of small collectives per step
 _NEXT_NS = 500_000  # longest pause between two collectives on a host; in a longer pause the program does something else
-_HARDLY = 0.1  # share of the time of a collective: collectives with less exposed time are left out
+_HARDLY = 0.1  # share of a collective's time: if less is exposed, the collective is left out
 
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
@@ -195,8 +195,8 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # If the size is unknown, the time shows whether a collective is small.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    # A host that calls collectives one after the other waits only for the calls of other ranks. So the waiting of such
-    # a host, and the time between its collectives, count, too.
+    # A host that calls collectives one after the other waits only because other ranks call collectives later. Merging
+    # saves that waiting and the time between the collectives, so both count.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)

@@ -17,7 +17,7 @@ _col = pl.col
 
 def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     """Returns a function that finds how much sooner the run would have ended if the host had not waited for devices for
-    these reasons. Without the waits, the host would be ahead of the devices by their time."""
+    these reasons. Without the waits, the host would be ahead of the devices by the length of the waits."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
@@ -44,8 +44,8 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
 
 def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Adds the other waits of the same ops, because an op may wait in several calls, such as a copy and a synchronising
-    call after it."""
+    """Adds all other waits of the ops of these waits. An op may wait in several calls, for example in a copy and in a
+    synchronising call after it."""
     is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
     ops = waits["range"].drop_nulls().unique()
     ops = ops.filter(is_op.gather(ops))
@@ -63,8 +63,8 @@ def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Returns a function that finds how much sooner the run would have ended if these calls took no time. Calls in the
-    first step do not count, because they are one-time work."""
+    """Returns a function that finds how much sooner the run would have ended if calls that waited for these reasons
+    took no time. Calls in the first step do not count, because they are one-time work."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:
