@@ -36,7 +36,7 @@ def structured_of(sizes: str | None) -> list[Any]:
         return []
     try:
         return parse_sizes(sizes)
-    except ValueError:  # the reader did not take the sizes from a label, so they may be any text
+    except ValueError:  # sizes that do not come from a label may be any text
         return []
 
 

@@ -54,8 +54,8 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Gives backward events, and all events inside them, the stack of their forward event. If that event is unknown,
-    they get an empty stack."""
+    """Gives backward events, and all events inside them, the stack of their forward event, or an empty stack if the
+    forward event is unknown."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:
