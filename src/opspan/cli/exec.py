@@ -70,8 +70,7 @@ def command(
 
 
 def _start_or_end(emit: launch.Emit) -> None:
-    """Starts the emitter. If that fails, ends the program, because the user does not want an hour's run without
-    labels."""
+    """Starts the emitter. If that fails, ends the program, because a long run without labels is useless."""
     from opspan.app import launch
 
     try:
