@@ -50,7 +50,7 @@ class Run:
 
     @shared_property
     def ranges(self) -> pl.DataFrame:
-        """Returns the ranges except points in time, with their row numbers (`row`) and only the columns that rules need."""
+        """Returns the ranges without points in time, with row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
         rows = rows if self._lines is None else rows.with_columns(self._lines[0])
