@@ -70,7 +70,7 @@ class Verb:
         return False
 
     def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
-        """Adds to the analysis what the verb's own options request, and returns it."""
+        """Returns the analysis with the additions that the verb's own options request, such as metrics."""
         return analysis
 
     def answer(

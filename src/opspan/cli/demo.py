@@ -1,4 +1,4 @@
-"""Implements `opspan demo`, which shows opspan's results on a run that it brings or makes itself."""
+"""Implements `opspan demo`, which shows opspan's results on a bundled sample or on a short run that it records."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ _BY = {"o": "ops", "m": "modules", "l": "lines"}
 def command(by: str, total: bool, every: float, count: int | None, limit: int, what: tuple[str, ...]) -> int:
     """Show the ops, modules or lines that take the time in process PID now, live in the terminal.
 
-    PID must be made ready as for `opspan attach`. Given CMD instead, opspan starts it ready; its output goes to a new
-    file opspan-top-N.log, and it goes on when top ends. The keys are shown below the table. If the output is not a
-    terminal, a table is printed for each recording. The process pays the cost of recording, except while top is
-    paused.
+    PID must be made ready as for `opspan attach`. With CMD in place of PID, opspan starts CMD ready. The output of CMD
+    goes to a new file opspan-top-N.log, and CMD goes on when top ends. The keys are shown below the table. If the
+    output is not a terminal, a table is printed for each recording. Recording slows down the process, except while top
+    is paused.
 
     \b
     Example:

@@ -101,7 +101,7 @@ class EventColumns(NamedTuple):
 
 
 def event_columns(trace: Tables) -> EventColumns:
-    """Returns the events of a trace to which `attribute` has added its columns."""
+    """Returns the events of a trace. `analysis.attribute` must have added its columns to the trace."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     function, functions = frames(ranges, trace.functions)
     cpu = _cpu(ranges).with_columns(function.alias("function"))

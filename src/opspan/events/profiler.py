@@ -27,7 +27,7 @@ _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "e
 
 
 def profiler_columns(trace: Tables) -> EventColumns:
-    """Returns the events of a trace to which `attribute` has added its columns."""
+    """Returns the events of a trace. `analysis.attribute` must have added its columns to the trace."""
     # Work stays with the op that launched it. The order matters: if spans have equal times, the function becomes the
     # outermost, then comes the op, then the call into a library.
     before = trace.functions.height

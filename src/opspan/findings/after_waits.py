@@ -84,8 +84,8 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
 
 
 def _begins_anew(waits: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns for each wait whether earlier waits stop counting when this wait counts. That is true for the first wait
-    of a step, and for each wait of a process without steps."""
+    """Returns for each wait whether earlier waits stop counting once this wait has ended. That is true for the first
+    wait of a step, and for each wait of a process without steps."""
     rows = waits.select(*PROCESS, "start_ns").with_row_index("wait")
     pairs = within(rows, "start_ns", steps, PROCESS)
     places = pl.DataFrame({"wait": pairs["row"], "step": pairs["stretch"]}).unique("wait", keep="first")

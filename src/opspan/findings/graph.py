@@ -27,7 +27,7 @@ def graph_of(analysis: Analysis) -> Graph:
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
     """Returns for each row of work whether its device may have waited for a slow host: the device was idle for unknown
-    reasons for more than _HARDLY."""
+    reasons for more than the share _HARDLY of its busy time."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = sum_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
     gaps = sum_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())

@@ -4,8 +4,8 @@
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  time in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
-        late_ns     waited_ns without the waiting that different start times of ranks explain, or the filling of a
-                    pipeline whose stages have the same work
+        late_ns     waited_ns without waiting that has other reasons: ranks start at different times, or a pipeline
+                    fills whose stages have the same work
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
     late_by_far(lateness) -> rank, pid, device_id, component, step of the places that came far later than most in a step
     loss_to(lateness, some) -> component, step, ns: the time that other places lose by waiting for the places `some`. If
@@ -33,9 +33,9 @@ from opspan.analysis.spans import DEVICE, PROCESS
 
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
-_FEW = 2  # in a run of at most this many steps, waiting in the first step counts, too
+_FEW = 2  # in a run of at most this many steps, waiting in the first step counts in full
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # share of a place's lateness in its very late steps: its lateness over all steps must reach this
+_MOSTLY = 0.5  # share: lateness over all steps must be at least this part of the lateness in very late steps
 # Limits in standard deviations. Chance exceeds _STEADY (for the sum of all steps) once in a thousand times, and _FAR
 # (for a single step) hardly ever.
 _STEADY, _FAR = 3, 6
@@ -87,8 +87,8 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     uneven = (uneven - _col("held_ns")).clip(0)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
-    # In the first step, ranks wait because they begin at different times, and because the pipeline is still empty. This
-    # waiting does not count as lateness.
+    # In the first step, ranks also wait because they begin at different times, and because the pipeline is still empty.
+    # So its late_ns is limited to the largest late_ns of the other steps.
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))

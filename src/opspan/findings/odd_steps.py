@@ -21,7 +21,7 @@ _col = pl.col
 THRESHOLD = 0.01  # share of the run's time: kinds of outliers that cost less are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
-_MOST = 0.25  # share of the steps: if more steps are outliers of one kind, they count as usual steps
+_MOST = 0.25  # share of the steps: if more steps are outliers of one kind, the kind is not reported
 _NEARLY = 0.5  # share of the largest growth in a step: growth of at least this share explains the outlier, too
 _KINDS = 3  # at most this many kinds of outliers are reported
 

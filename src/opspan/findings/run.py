@@ -232,7 +232,8 @@ class Run:
         return graph_of(self.analysis)
 
     def add_names(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds `op`, `module` and `phase` of the range whose row number is in `range`, and `lines` if there are any."""
+        """Adds `op`, `module` and `phase` of the range whose row number is in `range`, and `lines` if the trace has
+        lines."""
         return with_names(self.trace, self._lines, rows)
 
     @shared_property
@@ -270,7 +271,7 @@ class Run:
 
     @shared_property
     def compilations(self) -> pl.DataFrame:
-        """Returns the outermost ranges in which torch compiled, and the times that only marks report."""
+        """Returns the outermost ranges in which torch compiled, and compilations that only marks show (marks.py)."""
         return compiled_times(self.trace.ranges, self._is_compiling)
 
     @shared_property

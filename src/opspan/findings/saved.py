@@ -115,8 +115,8 @@ def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits with the `factor` that leaves only the time of the calls themselves. A change removes the time
-    in which a device of the process worked."""
+    """Returns the waits with a `factor` that keeps only the time of the calls themselves, without the time in which a
+    device of the process worked."""
     busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
     return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
 

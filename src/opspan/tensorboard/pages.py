@@ -108,7 +108,7 @@ def _start(folder: Path, files: Files, others: Files) -> subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # The process must import the same opspan.
+            # The new process must import the same opspan as this process.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 

@@ -31,8 +31,8 @@ _HARDLY = 0.1  # share of a collective's time: if less is exposed, the collectiv
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
     """Returns the function of a rule. With `is_explained`, the function looks only at runs in which at least nine
-    tenths of the exposed time belong to collectives for which the files of all ranks are read. Without it, the function
-    looks only at the other runs, in which it is unknown how much of the time is transfer, and how much is waiting."""
+    tenths of the exposed time belong to collectives for which the files of all ranks are read. Without `is_explained`,
+    the function looks only at the other runs: it is unknown how much of their exposed time is waiting."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.lateness
@@ -130,8 +130,7 @@ def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the time that ranks would not wait if all of them came at the same, mean time. The time lost to stragglers
-    does not count."""
+    """Finds the time that ranks would save if all came at the mean time. The time lost to stragglers does not count."""
     if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
@@ -159,8 +158,8 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the time that hosts would not wait if no rank came far too late. Reports this only if several ranks come
-    far too late, in more steps than chance explains."""
+    """Finds the time that processes without devices lose by waiting for ranks that come far too late. Reports it only
+    if several ranks come far too late, in more steps than chance explains."""
     places = run.lateness.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)

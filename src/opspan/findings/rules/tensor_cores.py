@@ -50,8 +50,8 @@ _LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     """Returns the kernels among `which` that multiply. Their column `number` is the type of the numbers (half, single
-    or another), null if unknown. The result is empty if the kernels take too little time, or if too many kernels may or
-    may not use tensor cores."""
+    or another), null if unknown. The result is empty if the kernels take too little time, or if it is unknown whether
+    many kernels of the run use tensor cores."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
@@ -124,8 +124,8 @@ def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run,
 def _evidence(
     run: Run, rows: pl.DataFrame, threshold: float, word: tuple[str, str], confidence: Confidence
 ) -> Iterator[Evidence]:
-    """Yields the evidence if the run would have ended much sooner if these kernels took half of their time. `word` is
-    the name of a placeholder in the rule's sentence, and the column with the text that replaces the placeholder."""
+    """Yields the evidence if halving the time of these kernels would let the run end much sooner. `word` is the name
+    of a placeholder in the rule's sentence, and the column with the text that replaces the placeholder."""
     saving = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
     at_stake = saved_ns(run, reduce(run, saving, "saved_ns"), threshold)
     if run.matters(at_stake, threshold):

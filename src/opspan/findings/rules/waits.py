@@ -44,7 +44,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
 
 def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Adds all other waits of the ops of these waits. An op may wait in several calls, for example in a copy and in a
+    """Adds all other waits in the same ops. An op may wait in several calls, for example in a copy and in a
     synchronising call after it."""
     is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
     ops = waits["range"].drop_nulls().unique()
@@ -55,7 +55,7 @@ def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ops that waited to fetch a value. A program that does not wait would not call these ops."""
+    """Returns the ops that waited to fetch a value. Without the waits, the program would not need these ops."""
     ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
     mine = ops[waits["range"].drop_nulls().unique()]
     both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
