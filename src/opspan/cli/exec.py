@@ -51,7 +51,7 @@ def command(
 
     The labels go to the profiler that is attached, or to the one that --emit names. The script runs in this process:
     its arguments, exit code and tracebacks are those that it has under python. Processes that it forks are labelled
-    as well. Other programs that it starts are not: use `opspan run --emit` for those.
+    as well. Other programs that it starts are not labelled: use `opspan run --emit` for these.
 
     \b
     Example:

@@ -57,8 +57,8 @@ def command(
     """Run CMD and capture its NVTX and ITT ranges.
 
     The processes that CMD starts are captured as well. With --emit, every Python program among them that imports
-    torch labels its ops, and no file has to be edited; without it, torch's ops are not labelled. Exits with CMD's exit
-    code, or with 128 + n if signal n ended CMD.
+    torch labels its ops, without an edit of its files. Without --emit, torch's ops are not labelled. Exits with CMD's
+    exit code, or with 128 + n if signal n ended CMD.
 
     With --keep, every Python program below CMD that imports torch records its ops itself, and keeps only the last ones
     in a ring of files in DIR. DIR can be read at any time, also after a crash.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
-# Columns of EventColumns.cpu. The analysis adds the ones that the trace itself does not have.
+# Columns of EventColumns.cpu. Some come from the trace, the others from the analysis.
 CPU: Schema = {
     "rank": pl.Int32,
     "tid": pl.Int64,

@@ -1,9 +1,9 @@
 """Finds the idle time of devices that waits of the host explain: the host had waited, so it launched work late.
 
-    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time) with new causes: in each group of the
-        columns `by`, `cause` replaces the `causes`, for as many nanoseconds as the column `amount` has
-    after_waits(pieces, waits, steps, causes) -> pieces with new causes: `wait` replaces the `causes` in the time that
-        waits explain
+    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time) in which `cause` replaces the `causes`, for
+        up to `amount` nanoseconds in each group of the columns `by`
+    after_waits(pieces, waits, steps, causes) -> pieces in which `wait` replaces the `causes` in the time that waits
+        explain
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
 in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. If two waits

@@ -36,7 +36,7 @@ _col = pl.col
 _STEP = (*PROCESS, "step")
 _ALIKE = (*PROCESS, "alike")  # a step is compared with steps of the same process that have the same work
 _WHAT = (*PROCESS, "what", "name")
-_LONG = 0.1  # share of the least extra time of a step; the time of a shorter function counts for its caller
+_LONG = 0.1  # share of the least more_ns of a step; the time of a shorter function counts for its caller
 _NO_OPS = ("module", "user", "step")  # in a range of these kinds, a call of the driver keeps its own name
 DEVICES = ("computing", "copying", "filling")
 

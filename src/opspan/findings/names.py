@@ -1,7 +1,7 @@
 """Adds to rows the names of their ranges, and the lines of the program that called them.
 
-lines_of(trace) -> the lines of each row of ranges and of work, or None if the trace has none
-with_names(trace, lines, rows) -> rows with op, module and phase, and with lines unless they are None
+lines_of(trace) -> the lines of each row of ranges and of work, or None if the trace has no lines
+with_names(trace, lines, rows) -> rows with op, module and phase; also with lines if `lines` is not None
 """
 
 from __future__ import annotations

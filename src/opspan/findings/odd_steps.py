@@ -1,7 +1,7 @@
 """Divides outliers (steps that took longer than the others) into kinds, by the work whose time grew most.
 
 outlier_kinds(run) -> [OutlierKind]; each becomes a finding
-rows_in_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
+rows_in_steps(run, rows) -> the rows that begin in steps, and the rows of processes without steps
 """
 
 from __future__ import annotations

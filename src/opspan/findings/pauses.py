@@ -63,8 +63,8 @@ def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _other_times(run: Run) -> pl.DataFrame:
-    """Returns the times in which hosts compiled, ran ops that a device has no kernel for, loaded data, stepped the
-    optimizer parameter by parameter, took memory from the driver or loaded code."""
+    """Returns the times of hosts that other rules report: compiling, ops that a device lacks kernels for, loading data,
+    an optimizer that steps parameter by parameter, taking memory from the driver, and loading code."""
     ranges = run.ranges
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
     is_other = _col("phase").is_in(phases).fill_null(value=False)

@@ -127,7 +127,7 @@ class Run:
         return ns > 0 and self.share(ns) >= threshold
 
     def drop_outliers(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Returns the rows whose `step` is not an outlier, and those of processes without steps."""
+        """Returns the rows whose `step` is not an outlier, and the rows of processes without steps."""
         odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, "step")
         return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
@@ -371,8 +371,8 @@ class Run:
     def drains(self) -> pl.DataFrame:
         """Returns the waits of launching threads after which a device may be idle. `wait` is the reason of a wait, and
         `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs because a device
-        lacks a kernel (they count for that op) and, in a process without steps, waits before the first work of a
-        device."""
+        lacks a kernel, because these waits count for that op. In a process without steps, also leaves out waits before
+        the first work of a device."""
         waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))

@@ -1,14 +1,13 @@
 """Computes how much sooner a run would have ended after a change, by replaying the run (analysis/sooner.py).
 
     saved_ns(run, change, threshold) -> ns; 0 if the change is less than the share `threshold` of the run's time
-    in_time_ns(run, late) -> ns that are saved if the processes `late` (rank, pid) are done as soon as the others.
-        Then nobody waits for these processes
+    in_time_ns(run, late) -> ns that are saved if no process has to wait for the processes `late` (rank, pid)
     rows_that_gain(run, rows, change, least_ns) -> the rows of the processes that would end sooner by at least least_ns
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
     scale(stretches, work) -> Change: stretches and work take their time multiplied by their column `factor`
-    leave_out(run, stretches, work, waits) -> Change: threads skip the `stretches` of time (rank, pid, tid, start_ns,
-        end_ns) and the `waits` (same columns); the rows `work` are not launched and not run
+    leave_out(run, stretches, work, waits) -> Change: threads skip the times `stretches` (rank, pid, tid, start_ns,
+        end_ns) and `waits` (same columns). The rows `work` are not launched and not run
     merge(run, rows) -> Change: pieces of work with the same `of` become one piece, launched by the call of the
         first piece
 

@@ -37,7 +37,7 @@ def part_file(name: str) -> str:
 
 
 class PageNotReady(Exception):
-    """The page is not ready yet. The message is a text to show meanwhile."""
+    """The page is not ready yet. The message is a text to show until then."""
 
 
 class PageError(Exception):

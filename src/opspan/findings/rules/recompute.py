@@ -92,7 +92,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
 def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
     """Returns the nodes that run an op and then also the backward of that op."""
     inner = ranges.select("forward", "parent").with_columns(of=node.gather(ranges["forward"])).drop_nulls("of")
-    # The backward of the op is in a range of the engine, which is in the node.
+    # With use_reentrant=True, the backward of the op is in a range of the engine, inside the outer node.
     nearer = node.gather(inner["parent"])
     further = node.gather(ranges["parent"].gather(nearer))
     is_inside = (nearer == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)

@@ -68,7 +68,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:
-            return  # such calls are usual at the start, which is part of a run without steps
+            return  # a run without steps includes its start, where these calls are usual
         waits = run.analysis.waits.filter(_col("why").is_in(reasons))
         waits = run.add_names(rows_in_steps(run, waits, is_late=True))
         at_stake = saved_ns(run, leave_out(run, stretches=waits), threshold)
