@@ -115,7 +115,7 @@ class _Verbs(click.Group):
             return done.exit_code
 
 
-_READER_GONE = 141  # the exit code that a shell shows for a program that SIGPIPE killed (128 + 13)
+_READER_GONE = 141  # the exit code of a program that SIGPIPE killed, as a shell shows it (128 + 13)
 
 
 def _failed(message: str) -> int:
@@ -175,7 +175,7 @@ def main(ctx: click.Context) -> None:
       opspan capture
       opspan report capture -o report.html
 
-    `opspan FILE` is `opspan summary FILE`. A file that is called like a command is named with its folder: ./table.
+    `opspan FILE` is `opspan summary FILE`. If a file has the name of a command, write its folder, too: ./table.
     """
     if ctx.invoked_subcommand is None:
         show_help(ctx)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 class Verb:
     """A verb that prints the answer to the question of the same name. Subclasses override methods to ask, read or
-    compare in another way. `more` has the values of the options that only this verb has."""
+    compare in another way. `more` has the values of the verb's own options."""
 
-    is_whole = False  # True if nothing is to be printed below the answer
+    is_whole = False  # True if nothing should be printed below the answer
     files_argument = staticmethod(trace_files)
 
     def __init__(self, name: str, text: str, options: Sequence[click.Option] = ()) -> None:
@@ -53,7 +53,7 @@ class Verb:
         return [files]
 
     def needs_all(self, more: Mapping[str, Any]) -> str | None:
-        """Returns the given option that makes the verb need the complete trace at once, or None if there is none."""
+        """Returns the given option for which the verb needs the complete trace at once, or None."""
         return None
 
     def step_to_read(self, step: str | None) -> str | None:
@@ -70,7 +70,7 @@ class Verb:
         return False
 
     def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
-        """Adds to the analysis what the verb's own options request, and returns it."""
+        """Returns the analysis with the additions that the verb's own options request, such as metrics."""
         return analysis
 
     def answer(

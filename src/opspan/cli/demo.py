@@ -1,4 +1,4 @@
-"""Implements `opspan demo`, which shows opspan's results on a run that it brings or makes itself."""
+"""Implements `opspan demo`, which shows opspan's results on a bundled sample or on a short run that it records."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 def command(wanted: Path | None, is_sample: bool, compiled: bool, is_opened: bool) -> None:
     """Train a small model, record it, and show the result.
 
-    Prints a table of the model's ops, with backward beside forward, commands to try next, and what `opspan summary`
-    says of it. Writes a folder with the capture, with ranges.txt, which lists all ranges, indented by nesting, and with
-    the page that `opspan report` makes. Needs only torch.
+    Prints a table of the model's ops with backward beside forward, commands to try next, and the output of `opspan
+    summary`. Writes a folder with the capture, the page that `opspan report` makes, and ranges.txt, which lists all
+    ranges, indented by nesting. Needs only torch.
 
     \b
     Example:

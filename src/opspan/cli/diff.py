@@ -72,8 +72,8 @@ class DiffVerb(Verb):
         """Returns None, because a comparison reads the complete run, and selects the steps later."""
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-        """Returns the files of each run. With a baseline there is only one run. If both runs to compare are parts of
-        the same trace, returns its files twice."""
+        """Returns the files of each run. With a baseline there is only one run. If both runs are parts of the same
+        trace, returns its files twice."""
         named = [name for name in ("baseline", "save_baseline") if more[name]]
         is_part = more["with_step"] is not None or more["with_process"] is not None
         if len(named) > 1:

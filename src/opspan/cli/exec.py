@@ -51,7 +51,7 @@ def command(
 
     The labels go to the profiler that is attached, or to the one that --emit names. The script runs in this process:
     its arguments, exit code and tracebacks are those that it has under python. Processes that it forks are labelled
-    as well. Other programs that it starts are not: use `opspan run --emit` for those.
+    as well. Other programs that it starts are not labelled: use `opspan run --emit` for these.
 
     \b
     Example:
@@ -70,8 +70,7 @@ def command(
 
 
 def _start_or_end(emit: launch.Emit) -> None:
-    """Starts the emitter. If that fails, ends the program, because the user does not want an hour's run without
-    labels."""
+    """Starts the emitter. If that fails, ends the program, because a long run without labels is useless."""
     from opspan.app import launch
 
     try:

@@ -11,7 +11,7 @@ from opspan.cli.printing import show_help
 @click.argument("verb", metavar="[COMMAND]", required=False)
 @click.pass_context
 def command(ctx: click.Context, verb: str | None) -> None:
-    """Show the help of a command; without one, that of opspan.
+    """Show the help of a command or, without an argument, of opspan.
 
     \b
     Example:

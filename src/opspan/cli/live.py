@@ -1,4 +1,4 @@
-"""Shows a live table on the terminal, and reads the keys that are pressed meanwhile.
+"""Shows a live table on the terminal, and reads the keys that the user presses.
 
 At the end of the `with` block of `screen`, even after an error, the terminal gets its mode, cursor and text back.
 """
@@ -59,7 +59,7 @@ def screen() -> Iterator[Screen]:
 
 
 def key(seconds: float) -> str:
-    """Returns the key that is pressed within this time, or "" if there is none. Returns "q" if the terminal is gone."""
+    """Returns the key that is pressed within this time, "" if no key is pressed, or "q" if the terminal is gone."""
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return ""
     try:

@@ -84,8 +84,8 @@ def two_files(function: F) -> F:
 
 
 class Progress:
-    """A progress bar on standard error, which appears if reading takes long. It shows the current step, and how many
-    rows the step has read. It never appears if standard error is not a terminal."""
+    """A progress bar on standard error, which appears if reading takes long and standard error is a terminal. It shows
+    the current step, and how many rows the step has read."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -95,7 +95,7 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # rich is imported only if the bar appears, because most traces are read before that.
+        # Imports rich only if the bar appears, because most traces are read before that.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
@@ -113,7 +113,8 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def read(self) -> str:
-        """Returns how much was read, such as '1,500,000 rows' in this step, or '12 MB' if many files are read."""
+        """Returns how much was read: the rows of this step ('1,500,000 rows') or, for many files, the bytes ('12
+        MB')."""
         from opspan.formats import progress
 
         if self._bytes:
@@ -268,8 +269,8 @@ def load(
     named: Collection[File],
 ) -> Analysis:
     """Reads the files as one trace. Each file is one step of `progress`. `drop_columns` drops columns that the verb
-    does not need. `named` are the files that the user named. It is only an issue if another file, which was found by a
-    folder or a pattern, cannot be read."""
+    does not need. `named` are the files that the user named. If one of these cannot be read, raises an error. For other
+    files, found by a folder or a pattern, adds an issue, unless no file can be read."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -327,13 +328,12 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def _most_fetched(files: Sequence[File]) -> int | None:
-    """Returns the value of --most-fetched, or None if no file is an address. Each address has this value, so the first
-    one tells it."""
+    """Returns the value of --most-fetched, which each address stores, or None if no file is an address."""
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
 def many(files: Sequence[File], reading: PartToRead, processes: int | None, dask: str | None = None) -> Ranks | None:
-    """Returns Ranks, which analyses the files one by one, or None if a few files are to be read as one trace."""
+    """Returns Ranks, which analyses the files one by one, or None if the files are few enough to read as one trace."""
     from opspan.many import FEW
 
     if processes is None and dask is None and len(files) <= FEW and not any(map(is_several, files)):

@@ -1,5 +1,5 @@
-"""Defines what `opspan report` and `opspan view` share: the options of a page, and reading what it is about. Also opens
-pages in the browser."""
+"""Defines what `opspan report` and `opspan view` share: the options of a page, reading the page's files, and opening
+the page in the browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def page_options(function: F) -> F:
     """Adds the options --against and --editor, and those that choose the part of the trace to read. The function gets
-    all of them and FILE... as `pages`."""
+    their values and the files as `pages`."""
 
     @wraps(function)
     def run(
@@ -60,7 +60,7 @@ def open_option(function: F) -> F:
 
 
 class PageFiles:
-    """The files of a page: those of the run, and those of the run to compare it with. Also the part to read."""
+    """The files of a page's run and of the run to compare with, and the part of the trace to read."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class PageFiles:
 
 
 def open_page(page: Path) -> None:
-    """Opens a file in the browser, or says in a line why not, and where the file is."""
+    """Opens a file in the browser. If that fails, prints the reason and the file's path."""
     from opspan.app.browser import open_address
 
     reason = open_address(page.resolve().as_uri())

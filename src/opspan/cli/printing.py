@@ -1,8 +1,8 @@
 """Prints for all verbs, and defines the options that say how much of an answer to print, and in which format.
 
-Escapes characters, because names of ranges, tables and files may have any character. Raises a WriteError if the
-standard output cannot be written, as for any file. Ignores that the standard error cannot be written, because an error
-could not be shown anyway.
+Escapes characters, because names of ranges, tables and files may have any character. Raises a WriteError if writing to
+standard output fails, as for any file. Ignores it if writing to standard error fails, because the error could not be
+shown anyway.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def show_help(ctx: click.Context, _parameter: click.Parameter | None = None, is_
 
 
 def flush() -> None:
-    """Writes the text that is still buffered. If Python did so when it exits, a failure would change the exit code."""
+    """Writes the text that is still buffered. Otherwise Python would do so on exit, and a failure would change the exit
+    code."""
     for stream, err in ((sys.stdout, False), (sys.stderr, True)):
         try:
             if stream is not None:

@@ -69,8 +69,8 @@ def command(
 
 
 def _free_name(*, is_numbered: bool) -> Path:
-    """Returns report.html or, if that exists and `is_numbered`, the first free report-N.html. It is in the working
-    directory, because browsers that run in a sandbox cannot read temporary and hidden folders."""
+    """Returns report.html or, if that exists and `is_numbered`, the first free report-N.html. The file is in the
+    working directory, because browsers that run in a sandbox cannot read temporary and hidden folders."""
     out = Path("report.html")
     numbers = count(2)
     while is_numbered and exists(out):

@@ -57,14 +57,14 @@ def command(
     """Run CMD and capture its NVTX and ITT ranges.
 
     The processes that CMD starts are captured as well. With --emit, every Python program among them that imports
-    torch labels its ops, and no file has to be edited; without it, torch's ops are not labelled. Exits with CMD's exit
-    code, or with 128 + n if signal n ended CMD.
+    torch labels its ops, without an edit of its files. Without --emit, torch's ops are not labelled. Exits with CMD's
+    exit code, or with 128 + n if signal n ended CMD.
 
-    With --keep, every Python program below CMD that imports torch records its ops itself, to a ring of files in DIR
-    that keeps the last of them. DIR can be read at any time, also after a crash.
+    With --keep, every Python program below CMD that imports torch records its ops itself, and keeps only the last ones
+    in a ring of files in DIR. DIR can be read at any time, also after a crash.
 
-    With --idle, CMD runs as it would without opspan, in place of this process. Every Python program below it that
-    imports torch listens meanwhile: `opspan attach` has it record.
+    With --idle, CMD runs as it would without opspan, in place of this process. Every Python program below CMD that
+    imports torch listens, so that `opspan attach` can make it record.
 
     \b
     Example:

@@ -1,5 +1,5 @@
-"""Implements `opspan table`, which prints the table of torch.profiler for any trace. It also prints reports of VTune,
-which have sums by name and are not traces."""
+"""Implements `opspan table`, which prints the table of torch.profiler for any trace. Also prints reports of VTune,
+which are sums by name instead of traces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Example:
 # These options choose a part of a trace. They are errors for a VTune report, which is printed in full.
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
-# Only an address with such a suffix is fetched to find out whether it is a report.
+# Addresses with these suffixes are fetched to find out whether they are reports; other addresses are not.
 _REPORT_SUFFIXES = (".csv", ".txt", ".tsv", ".log")
 
 

@@ -46,10 +46,10 @@ _BY = {"o": "ops", "m": "modules", "l": "lines"}
 def command(by: str, total: bool, every: float, count: int | None, limit: int, what: tuple[str, ...]) -> int:
     """Show the ops, modules or lines that take the time in process PID now, live in the terminal.
 
-    PID must be made ready as for `opspan attach`. Given CMD instead, opspan starts it ready; its output goes to a new
-    file opspan-top-N.log, and it goes on when top ends. The keys are shown below the table. If the output is not a
-    terminal, a table is printed for each recording. The process pays the cost of recording, except while top is
-    paused.
+    PID must be made ready as for `opspan attach`. With CMD in place of PID, opspan starts CMD ready. The output of CMD
+    goes to a new file opspan-top-N.log, and CMD goes on when top ends. The keys are shown below the table. If the
+    output is not a terminal, a table is printed for each recording. Recording slows down the process, except while top
+    is paused.
 
     \b
     Example:
@@ -77,8 +77,8 @@ def command(by: str, total: bool, every: float, count: int | None, limit: int, w
 
 
 def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | None:
-    """Shows recordings until the user or the process ends them, or `count` were shown. Returns a sentence if the
-    process ended, else None."""
+    """Shows recordings until the user quits, the process ends, or `count` recordings were shown. Returns a sentence if
+    the process ended, else None."""
     from opspan.cli import live
 
     shown: Snapshot | None = None
@@ -121,8 +121,8 @@ def _plain(recorder: Recorder, wish: Wish, pid: int, count: int | None, limit: i
 
 
 def _ended(pid: int, error: OpspanError, seen: int, count: int | None) -> str:
-    """Returns a sentence if the process has ended after some recordings and the user did not ask for a number of them.
-    Otherwise raises an error."""
+    """Returns a sentence if the process has ended after some recordings and the user asked for no `count` of
+    recordings. Otherwise raises an error."""
     from opspan.app import processes
 
     if not seen or processes.listens_at(pid) is not None:  # a process that still listens has not ended

@@ -49,12 +49,12 @@ def command(
             subject = pages.read(progress)
             progress.step("making the page")
             server.page = document(subject).encode()
-            del subject  # the trace needs more memory than the page
+            del subject  # frees the trace, which needs more memory than the page
         try:
             _announce(server, is_opened=is_opened)
             server.serve_forever()
         except KeyboardInterrupt:
-            show("\n", err=True)  # after the ^C that the terminal shows
+            show("\n", err=True)  # ends the line in which the terminal shows ^C
     return 0
 
 

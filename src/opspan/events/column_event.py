@@ -1,8 +1,8 @@
 """Defines ColumnEvent, a FunctionEvent that takes its attributes from a row of a trace. Attributes that are lists or
 other events (parent, children, kernels, ...) are made when a program first reads them.
 
-It behaves like any other FunctionEvent. When a program sets an attribute of an event, the list that contains the event
-stops using its columns and makes objects of all events.
+A ColumnEvent behaves like any other FunctionEvent. When a program sets an attribute of an event, the list that contains
+the event stops using its columns and makes objects of all events.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _concrete(values: str | None, types: list[str]) -> list[Any]:
 
 
 class ColumnEvent(FunctionEvent):
-    """An event that stores only a block of rows and its index in this block. When a program first reads the attribute
-    time_range, the event stores its value, too."""
+    """An event that stores only a block of rows (EventRows) and its index in this block. It also stores the value of
+    time_range once a program has read it."""
 
     __slots__ = ("_at", "_rows", "_span")
     _at: int
@@ -46,7 +46,7 @@ class ColumnEvent(FunctionEvent):
     @staticmethod
     def of(rows: EventRows, at: int) -> ColumnEvent:
         event: ColumnEvent = _new(ColumnEvent)
-        _set_at(event, at)  # does not call __setattr__, which would mark the event as changed
+        _set_at(event, at)  # avoids __setattr__, which would mark the event as changed
         _set_rows(event, rows)
         _set_span(event, None)
         return event
@@ -83,7 +83,8 @@ class ColumnEvent(FunctionEvent):
             object.__setattr__(self, name, value)
         _own(self).update(state[3])
 
-    # As long as no event was changed, these properties read times from the columns, and make no Interval or children.
+    # As long as no event was changed, these properties read times from the columns, without making Intervals or
+    # children.
 
     @property
     def time_range(self) -> Interval:
@@ -186,8 +187,8 @@ for _name, _make in _ON_DEMAND.items():
 
 
 class ColumnAverage(FunctionEventAvg):
-    """The average of a group of events. Attributes that are not sums are those of the group's first event. Its parent
-    and children are made only when a program reads them."""
+    """The average of a group of events. Attributes that are not sums come from the group's first event. The parent and
+    the children are made only when a program reads them."""
 
     _RELATIVES = ("cpu_parent", "cpu_children")
 

@@ -30,7 +30,8 @@ from opspan.events.texts import NO_NAME, Microseconds, shapes_of, shown_name
 from opspan.forked import all_frames, cached_frame
 from opspan.row_numbers import ROW_NUMBER
 
-# The most blocks in each cache. If the events of up to 512 threads alternate, there is room for each thread's block.
+# The most blocks of rows (EventRows) in each cache. Even if the events of 512 threads alternate, each thread's block
+# fits.
 BLOCKS = 512
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": ROW_NUMBER, "text": pl.String})
@@ -262,7 +263,7 @@ class ColumnEvents(EventFrames):
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
         groups = self.groups(by_shapes, with_python, stack_depth, by_overload)
-        # Makes the events in order of their numbers, so that each block is made only once. Few blocks are cached.
+        # Makes the events in order of their numbers, so that each block is made only once although the cache is small.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
 
@@ -292,7 +293,7 @@ def _by(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_block(rows: pl.DataFrame, block: int) -> list[tuple[Any, ...]]:
-    """Returns the rows whose first column is the number of an event in the block. The rows must be sorted by it."""
+    """Returns the rows whose first column is the number of an event in the block. The rows must be sorted by number."""
     owners = rows.to_series()
     first, past = (bisect_left(owners, bound) for bound in (block * BLOCK, (block + 1) * BLOCK))
     return rows.slice(first, past - first).rows()

@@ -1,8 +1,8 @@
 """Makes two frames of the events of a trace, one for the CPU and one for the devices.
 
 The frames are made from the trace's tables and the columns that `analysis` adds. column_events.py computes the rest.
-`cpu` has the rows of `trace.ranges` in the same order, so row numbers are valid for both. Some rows (marks) are not
-events.
+`cpu` has the rows of `trace.ranges` in the same order, so row numbers are valid for both. Rows of marks (points in
+time) are not events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
-# Columns of EventColumns.cpu. The analysis adds the ones that the trace itself does not have.
+# Columns of EventColumns.cpu. Some come from the trace, the others from the analysis.
 CPU: Schema = {
     "rank": pl.Int32,
     "tid": pl.Int64,
@@ -38,10 +38,10 @@ CPU: Schema = {
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
     "self_ns": pl.Int64,  # duration without the direct children; 0 for async ranges
-    "self_device_ns": pl.Int64,  # time of the work that this range launched, but no range inside it; 0 if async
+    "self_device_ns": pl.Int64,  # time of the work that this range launched outside of inner ranges; 0 if async
     "device_ns": pl.Int64,  # time of the work that this range and all ranges inside it launched
     "seq": pl.Int64,
-    "forward_tid": pl.Int64,  # taken from the label; if null, the forward op in row `forward` has the thread
+    "forward_tid": pl.Int64,  # taken from the label; if null, it is the thread of the forward op in row `forward`
     "forward": ROW_NUMBER,
     "op_id": pl.Int64,
     "sizes": NAME,
@@ -101,7 +101,7 @@ class EventColumns(NamedTuple):
 
 
 def event_columns(trace: Tables) -> EventColumns:
-    """Returns the events of a trace to which `attribute` has added its columns."""
+    """Returns the events of a trace. `analysis.attribute` must have added its columns to the trace."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     function, functions = frames(ranges, trace.functions)
     cpu = _cpu(ranges).with_columns(function.alias("function"))
@@ -111,8 +111,8 @@ def event_columns(trace: Tables) -> EventColumns:
 
 
 def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Moves work that an async range launched to the enclosing range, because torch gives async events no
-    device time."""
+    """Moves work that an async range launched to the enclosing range, because async events have no device time in
+    torch."""
     owner_is_async = ranges["is_async"].gather(work["range"]).fill_null(value=False)
     if not owner_is_async.any():
         return ranges, work
@@ -126,7 +126,7 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     start = pl.col("start_ns")
     if timeless(ranges) is not None:
-        # Ops of a replayed graph took no time of the host. They are where the range began that launched the replay.
+        # Ops of a replayed graph took no time of the host. They get the start of the range that launched the replay.
         start = pl.lit(ranges["start_ns"].gather(timed(ranges)))
     columns = {"is_event": ~is_mark & start.is_not_null(), "is_async": is_async, "start_ns": start}
     if ranges["end_ns"].null_count():
@@ -147,8 +147,8 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def keywords_of(ranges: pl.DataFrame) -> pl.Expr | None:
-    """Returns the keyword values of each range as a JSON object, or None if no range has any. A capture has them in its
-    payloads: {"keywords": "{\\"grid\\": \\"g\\"}"}."""
+    """Returns the keyword values of each range as a JSON object, or None if no range has keyword values. A capture has
+    them in payloads such as {"keywords": "{\\"grid\\": \\"g\\"}"}."""
     has_keywords = pl.col("payload_json").str.contains('"keywords": "', literal=True)
     if not ranges.select(has_keywords.any()).item():
         return None

@@ -1,5 +1,5 @@
-"""Defines FunctionEvent, FunctionEventAvg and their parts. They have the attributes and constructor arguments of the
-newest torch (2.15) and those of older releases.
+"""Defines FunctionEvent, FunctionEventAvg and their parts. These classes have the attributes and constructor arguments
+of the newest torch (2.15) and of older releases.
 
 Programs create these objects, and column_events.py creates them from a trace's columns. event_list.py defines the list
 of events.

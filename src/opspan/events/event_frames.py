@@ -1,5 +1,5 @@
-"""Defines EventFrames, which has the events of a trace as two data frames in the order of EventList, and sums them: in
-the groups of key_averages() (by name, node, kind and shapes), or all events together. It makes no event objects.
+"""Defines EventFrames, which stores the events of a trace as two data frames, in the order of EventList. It sums them
+in the groups of key_averages() (by name, node, kind and shapes), or all together, without making event objects.
 
 An event is identified by its number. For a CPU event, the number is its row in `source.cpu`. For a device event, it is
 the number of rows of `source.cpu` plus the event's row in `source.device`.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from opspan.events.column_event import ColumnAverage, ColumnEvent
 
 PART = 1 << 20  # the number of rows to sum at a time; for more rows, intermediate results would take too much memory
-DEEPEST = 1000  # the most functions to read of a stack; Python's own limit for the depth of calls is the same
+DEEPEST = 1000  # the most functions to read of a stack; Python limits the depth of calls to the same number
 
 # The order of EventList. Events are sorted by begin. If several begin together, the longest comes first, as in torch.
 IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))

@@ -39,7 +39,7 @@ else:
 
     Event = TypeVar("Event")
 
-_STACK = 5  # a notebook shows at most this many functions of the stack of an average
+_STACK = 5  # the most functions of a stack that a notebook shows for an average
 
 
 class EventList(MutableSequence[Event]):
@@ -298,8 +298,8 @@ class EventList(MutableSequence[Event]):
     def export_stacks(self, path: str | Path, metric: str) -> None:
         """Writes one line for each stack, with the time spent in it, as flame graph tools read them.
 
-        If the events of a trace have no stacks, the stack of an event is made of the event and the events that contain
-        it. In a list from load_kineto these include Python functions. Warns if the file is empty.
+        If the events of a trace have no stacks, an event's stack is the event and the events that contain it. In a list
+        from load_kineto these include Python functions. Warns if the file is empty.
         """
         columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:

@@ -23,7 +23,7 @@ _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 
 
 class Rest(Protocol):
-    """The members of ColumnEvents that give blocks and events what is not in their rows."""
+    """The part of ColumnEvents that blocks and events use, for values that are not in their rows."""
 
     has_ranks: bool
     changed: bool  # True once a program has set an attribute of an event; the columns are then out of date

@@ -21,7 +21,7 @@ STACK_METRICS = (
     "self_xpu_time_total",
     "self_privateuse1_time_total",
 )
-# Replaces, in the text of a frame, the characters that separate frames and fields in a line.
+# Replaces the characters in a frame's text that would separate frames or fields of a line.
 _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 

@@ -1,6 +1,6 @@
-"""Lists the events of files that torch.profiler wrote as torch.profiler itself does, so that tables match its tables.
+"""Lists the events of torch.profiler's files in the way of torch.profiler, so that tables are equal to torch's tables.
 
-Besides ops, the list has the calls into libraries and, if traced, Python functions. They count as children, so their
+Besides ops, the list has the calls into libraries and, if traced, Python functions. Both count as children, so their
 time is not self time of the event around them. An only child with its parent's name becomes part of the parent.
 """
 
@@ -27,14 +27,14 @@ _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "e
 
 
 def profiler_columns(trace: Tables) -> EventColumns:
-    """Returns the events of a trace to which `attribute` has added its columns."""
+    """Returns the events of a trace. `analysis.attribute` must have added its columns to the trace."""
     # Work stays with the op that launched it. The order matters: if spans have equal times, the function becomes the
     # outermost, then comes the op, then the call into a library.
     before = trace.functions.height
-    numbered = trace.ranges.with_columns(external_ids(trace.ranges).alias("op_id"))  # as a Chrome trace has them
+    numbered = trace.ranges.with_columns(external_ids(trace.ranges).alias("op_id"))  # the ids of a Chrome trace
     spans = [trace.functions.select(_SPAN), numbered, trace.calls.select(_SPAN)]
     ranges = _with_args(pl.concat(spans, how="diagonal")).with_columns(
-        (_col("end_tid") != _col("tid")).fill_null(value=False).alias("is_async"),  # torch's rule
+        (_col("end_tid") != _col("tid")).fill_null(value=False).alias("is_async"),  # torch's rule for async events
         (_col("is_mark") | _col("name").is_in(_UNLISTED)).fill_null(value=False).alias("is_mark"),
     )
     ranges = ranges.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"), forward=_col("forward") + before)
@@ -54,13 +54,13 @@ def profiler_columns(trace: Tables) -> EventColumns:
 
 
 def numbered_engine(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ranges of a trace with numbers on those of the autograd engine, as torch.profiler has them."""
+    """Returns the ranges of a trace. Those of the autograd engine get sequence numbers, as in torch.profiler."""
     return _with_engine(enclose(ranges)).select(ranges.columns)
 
 
 def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Lists the argument of a record_function, which is a text, as an input without sizes. As in torch, it is listed
-    only if sizes were recorded."""
+    """Lists the text argument of a record_function as an input without sizes. As in torch, does so only if sizes were
+    recorded."""
     has_args = _col("args").is_not_null() & _col("sizes").is_null()
     if not ranges["args"].count() or not ranges["sizes"].count():
         return ranges
@@ -71,8 +71,9 @@ def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_flows(columns: EventColumns) -> EventColumns:
-    """Adds the numbers that the arrows of a Chrome trace have: a backward op has that of its arrow, a forward op that
-    of its first one, all others 0. The thread of the forward op is 0 for all that have none, as in torch."""
+    """Adds the numbers of the arrows from forward to backward in a Chrome trace. A backward op has the number of its
+    arrow, a forward op that of its first arrow, and all other events 0. Events without a forward op get 0 as the
+    forward op's thread, as in torch."""
     ends = (_col("kind") == "backward").fill_null(value=False) & _col("forward").is_not_null()
     cpu = columns.cpu.with_row_index("row").with_columns(arrow=arrow_numbers(ends))
     first = cpu.group_by(row="forward").agg(first=_col("arrow").min())
@@ -86,8 +87,8 @@ def _with_flows(columns: EventColumns) -> EventColumns:
 
 
 def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Gives the autograd engine's ranges the sequence number of the backward op that they run, and the thread of its
-    forward op. Removes that thread from ops without a sequence number."""
+    """Gives each range of the autograd engine the sequence number and the forward thread of the backward op that it
+    runs. Removes the forward thread from ops without a sequence number."""
     names = ("seq", "forward_tid")
     rows = pl.int_range(ranges.height, dtype=ROW_NUMBER, eager=True)
     ops = ranges.select("parent", *names, row=rows).filter(_col("parent").is_not_null(), ranges["kind"] == "backward")
@@ -121,8 +122,8 @@ def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
-    """Adds, for each event, the memory that any thread allocated while the event lasted, which is torch's way to count.
-    An event's self memory is this number without that of its children. The last rows are the events of `alone`."""
+    """Adds, for each event, the memory that all threads allocated while the event lasted, as torch counts it. Subtracts
+    the memory of the children to get the self memory. The last rows of the CPU's events are the events of `alone`."""
     cpu = columns.cpu
     before = cpu.height - alone.height
     lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))
@@ -132,8 +133,8 @@ def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFram
 
 
 def _folded(columns: EventColumns) -> EventColumns:
-    """Removes an event that is the only child of a parent with the same name. The parent gets its children, work and
-    times."""
+    """Removes each event that is the only child of a parent with the same name. The parent gets the children, work and
+    times of the removed event."""
     cpu = columns.cpu
     in_tree = cpu["is_event"] & ~cpu["is_async"]
     parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=ROW_NUMBER))

@@ -35,5 +35,5 @@ class KinetoStepTracker:
 
     @classmethod
     def current_step(cls) -> int:
-        """Returns the program's step: the highest that anyone has counted."""
+        """Returns the program's step, which is the highest count of all requesters."""
         return cls._current_step

@@ -71,7 +71,7 @@ class TableOptions(NamedTuple):
 
 
 def sort_attribute(sort_by: str) -> str:
-    """Returns the name of the attribute to sort by. It has `device` in place of a kind of device, such as cuda."""
+    """Returns the name of the attribute to sort by, with `device` in place of a kind of device, such as cuda."""
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
@@ -159,8 +159,8 @@ def filled(
         first.append(len(lines))
         lines.append([str(cell) for cell in cells_of(event, facts, options)])
         if facts.longest_stack_entry is not None:
-            # As in torch, the rest of the stack goes into the last column, even if the title of that column is another
-            # one. An empty line follows the stack.
+            # As in torch, the rest of the stack goes into the last column, even if that is not the column of stacks. An
+            # empty line follows the stack.
             empty = [""] * (len(kinds) - 1)
             stack = (event.stack or ())[1 : options.stack_limit]
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]

@@ -2,7 +2,8 @@
 
 torch computes microseconds as the float nanoseconds / 1000. Sums of such floats have rounding errors that depend on the
 order, and sometimes change the last digit in a table. A trace has whole nanoseconds. So a time from a trace is a float
-that also stores its nanoseconds, and adding and subtracting is exact in any order, in our classes and in torch's.
+that also stores its nanoseconds. Adding and subtracting such times is exact in any order, in our classes and in
+torch's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def structured_of(sizes: str | None) -> list[Any]:
         return []
     try:
         return parse_sizes(sizes)
-    except ValueError:  # the reader did not take the sizes from a label, so they may be any text
+    except ValueError:  # sizes that do not come from a label may be any text
         return []
 
 

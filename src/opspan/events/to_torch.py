@@ -1,5 +1,5 @@
 """Converts our events to torch's events. Among the modules that read traces, only this one imports torch, and only when
-it is called."""
+`to_torch` is called."""
 
 from __future__ import annotations
 

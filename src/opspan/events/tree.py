@@ -17,8 +17,8 @@ def link(events: Iterable[FunctionEvent]) -> None:
     """
     stacked = [event for event in events if not event.is_async and event.device_type == DeviceType.CPU]
     stacked.sort(key=lambda event: event.thread)
-    # groupby() joins only neighbours, and the events are sorted only by thread. So, as in torch, events of the same
-    # node and thread are in separate groups if an event of another node with the same thread is between them.
+    # groupby() joins only neighbours, and the events are sorted only by thread. So, as in torch, an event of another
+    # node with the same thread number splits a group in two.
     for _, thread in groupby(stacked, key=lambda event: (event.thread, event.node_id)):
         enclosing: list[FunctionEvent] = []
         for event in sorted(thread, key=lambda event: (event.time_range.start, -event.time_range.end)):
@@ -54,8 +54,8 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Gives backward events, and all events inside them, the stack of their forward event. If that event is unknown,
-    they get an empty stack."""
+    """Gives backward events, and all events inside them, the stack of their forward event, or an empty stack if the
+    forward event is unknown."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:

@@ -3,8 +3,8 @@
     findings(analysis) -> the findings of a run, sorted by the time at stake, the longest first. Findings without a
         time come last
 
-A rule is a record with a function that looks for a problem; rules/ has a file for each subject. Each finding has its
-evidence, which is the figures that support it.
+A rule is a record with a function that looks for a problem; rules/ has a file for each subject. Each finding has
+evidence: the figures that support the finding.
 """
 
 from __future__ import annotations

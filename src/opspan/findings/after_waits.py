@@ -1,15 +1,15 @@
 """Finds the idle time of devices that waits of the host explain: the host had waited, so it launched work late.
 
-    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time). In each group of the columns `by`, up to
-        `amount` nanoseconds with one of the `causes` get `cause` instead
-    after_waits(pieces, waits, steps, causes) -> pieces. Time with one of the `causes` that waits explain gets the cause
-        `wait` instead
+    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time) in which `cause` replaces the `causes`, for
+        up to `amount` nanoseconds in each group of the columns `by`
+    after_waits(pieces, waits, steps, causes) -> pieces in which `wait` replaces the `causes` in the time that waits
+        explain
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
 in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. If two waits
-are close together, both count. A wait does not explain work that was launched before the wait ended. In a process with
-steps a wait counts until the first wait of the next step. If it counted longer, unused time would add up, and one pause
-would explain all later steps. In a process without steps a wait counts until the next wait.
+are close together, both count. Idle time is not explained if the next work was launched before the wait ended. In a
+process with steps a wait counts until the first wait of the next step. If it counted longer, one long wait would
+explain idle time in all later steps. In a process without steps a wait counts until the next wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _col = pl.col
 
 
 def assign(pieces: pl.DataFrame, amount: str, by: tuple[str, ...], causes: tuple[str, ...], cause: str) -> pl.DataFrame:
-    """Gives `cause` to up to `amount` nanoseconds of each group, to the earliest pieces first."""
+    """Gives `cause` to at most `amount` nanoseconds of each group. Begins with the earliest pieces."""
     may_be = _col("cause").is_in(causes) & (_col(amount) > 0)
     some = pieces.filter(may_be).sort(*by, "at_ns", "gap", maintain_order=True)
     if not some.height:
@@ -84,8 +84,8 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
 
 
 def _begins_anew(waits: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns for each wait whether earlier waits stop counting when this wait begins. Earlier waits stop at the first
-    wait of a step, and at each wait of a process without steps."""
+    """Returns for each wait whether earlier waits stop counting once this wait has ended. That is true for the first
+    wait of a step, and for each wait of a process without steps."""
     rows = waits.select(*PROCESS, "start_ns").with_row_index("wait")
     pairs = within(rows, "start_ns", steps, PROCESS)
     places = pl.DataFrame({"wait": pairs["row"], "step": pairs["stretch"]}).unique("wait", keep="first")

@@ -1,8 +1,8 @@
 """Divides idle time among steps, because a gap that begins in one step may end in another, or after the last step.
 
-cut_at(steps, trace, gaps, idle) -> `idle` with `at_ns`. `idle` (gap, range, why, ns) says for each gap how its time is
-    divided among ranges and reasons. A gap is cut where steps begin or end. Then the time of each piece of the gap is
-    divided, and `at_ns` is the time at which the piece begins
+cut_at(steps, trace, gaps, idle) -> `idle` with `at_ns`. A gap is a time in which a device was idle. `idle` (gap, range,
+    why, ns) divides the time of each gap among ranges and reasons. `cut_at` cuts gaps where steps begin or end, and
+    divides the time of each piece in the same way. `at_ns` is the time at which a piece begins
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from opspan.analysis.sooner import with_guessed_launches
 from opspan.analysis.spans import DEVICE, length, look_up, sum_by
 
 _col = pl.col
-_HARDLY = 0.1  # share of a device's busy time; a device that is idle for longer may have waited for a slow host
+_HARDLY = 0.1  # share of a device's busy time; a device that is idle longer for unknown reasons may have waited
 
 
 def graph_of(analysis: Analysis) -> Graph:
@@ -26,8 +26,8 @@ def graph_of(analysis: Analysis) -> Graph:
 
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
-    """Returns for each row of work whether its device was idle for unknown reasons for more than a little time. Such a
-    device may have waited for a slow host."""
+    """Returns for each row of work whether its device may have waited for a slow host: the device was idle for unknown
+    reasons for more than the share _HARDLY of its busy time."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = sum_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
     gaps = sum_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())

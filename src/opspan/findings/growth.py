@@ -2,15 +2,16 @@
 
     growth_of(run, odd) -> Growth
 
-    excess      rank, pid, step, what, name, ns, usual_ns, more_ns: how much longer than in a usual step
-    stretches   rank, pid, tid, start_ns, end_ns, step, factor: time of threads. Multiplied by the factor, the time is
-                as long as in a usual step
+    excess      rank, pid, step, what (the kind of work), name, ns, usual_ns, more_ns: the work of one name in a step,
+                and how much longer it took than in a usual step
+    stretches   rank, pid, tid, start_ns, end_ns, step, factor: times in which threads worked. Multiplied by the factor,
+                a time is as long as in a usual step
     work        work (a row of the trace's work), rank, pid, step, factor: work of devices. Multiplied by the factor,
                 the work takes as long as in a usual step
 
 The work of a thread is named after the op that the program called or, outside of ops, after the innermost range. Calls
-of a driver outside of ops keep their names. If the work is in a step but in no other range, the name is that of the
-innermost long function of Python, or null. Work of devices counts for the op and the step that launched the work.
+of the driver outside of ops keep their names. If only the step is around the work, the name is that of the innermost
+long Python function, or null. Work of devices counts for the op and the step that launched the work.
 
 Three things are not counted: compiling in steps after the first step; waiting of a thread for a device, for room in a
 full queue of launches, or for another thread; and collectives, which may wait for other ranks.
@@ -33,10 +34,10 @@ from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _STEP = (*PROCESS, "step")
-_ALIKE = (*PROCESS, "alike")  # steps are compared with those of their process that have the same work
+_ALIKE = (*PROCESS, "alike")  # a step is compared with steps of the same process that have the same work
 _WHAT = (*PROCESS, "what", "name")
-_LONG = 0.1  # share of a step's extra time; the time of a shorter function counts for the function's caller
-_NO_OPS = ("module", "user", "step")  # kinds of ranges in which a call of the driver keeps its own name
+_LONG = 0.1  # share of the least more_ns of a step; the time of a shorter function counts for its caller
+_NO_OPS = ("module", "user", "step")  # in a range of these kinds, a call of the driver keeps its own name
 DEVICES = ("computing", "copying", "filling")
 
 
@@ -54,7 +55,7 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
     steps = steps.with_columns(_col("is_odd").fill_null(value=False))
     steps = steps.with_columns(alike(steps["step"]))
     steps = steps.join(odd.select(_ALIKE).unique(), on=_ALIKE, how="semi", nulls_equal=True, maintain_order="left")
-    # Outliers that are not in `odd` are left out, because they are not usual steps, either.
+    # Outliers that are not in `odd` are not usual steps, either, so they are left out.
     outliers = run.step_times.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
     least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
@@ -72,9 +73,9 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns how much longer the work of each name took than in usual steps. These times are scaled so that their sum
-    is the net increase of all threads, or of all devices. So work that only got another name, for example as kernels of
-    a graph, does not count."""
+    """Returns how much longer the work of each name took than in usual steps. Scales these times so that their sum is
+    the net increase of all threads, or of all devices. So work does not count if only its name changed, for example
+    because its kernels ran in a graph."""
     counts = steps.group_by(_ALIKE).agg(usual=(~_col("is_odd")).sum())
     what = [*_ALIKE, "what", "name"]
     done = done.join(steps.select(*_STEP, "alike"), on=_STEP, nulls_equal=True, maintain_order="left")
@@ -157,7 +158,7 @@ def _called_names(ranges: pl.DataFrame) -> pl.Series:
 
 
 def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time of each thread in the steps, cut at every begin and end of a row of `frames`."""
+    """Returns the time of each thread in the steps, cut where a row of any of the `frames` begins or ends."""
     times = [frame.select(*THREAD, time_ns=name) for frame in frames for name in ("start_ns", "end_ns")]
     moments = pl.concat(times).unique().sort(*THREAD, "time_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in THREAD)

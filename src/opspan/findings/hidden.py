@@ -2,17 +2,19 @@
 
     backward_ns(rows, work) -> for each collective, how long its device computed the backward until the launch of the
         collective. Only work after the last work of a forward or an optimizer counts. Null if unknown
-    unhidden(rows) -> rank, pid, device_id, step, left_ns: the time that overlapping with the backward would not hide
+    unhidden(rows) -> rank, pid, device_id, step, left_ns: how long collectives would stay exposed if they ran beside
+        the backward
     savings_of(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took
         no time
     knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known. They are known
         if each host has calls that synchronise, and if a queue with a known limit explains its slow launches
 
-`rows` are collectives with the columns of `Run.collectives`.
+`rows` are collectives with the columns of `Run.collectives`. A collective is exposed while its device runs nothing
+else.
 
-A bucket of gradients can be sent when its part of the backward is done. If all collectives begin after the backward,
-the last one stays exposed, because no computing is left to hide it. The first of n collectives could begin after 1/n of
-the backward. If the collectives take longer than the rest of the backward, the excess stays exposed, too.
+A bucket of gradients can be sent when its part of the backward is done. So the first of n collectives could begin after
+1/n of the backward. The last one would stay exposed, because no computing is left to hide it. If the collectives take
+longer than the rest of the backward, the excess would stay exposed, too.
 
 A run gains at most the time that its host waited for devices, because a faster device does not help a host that never
 waits.
@@ -53,7 +55,7 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
 
 def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns only steps in which nearly all exposed time belongs to collectives that began after the whole backward.
-    In all other steps the reason is a slow network."""
+    In all other steps collectives already overlap with the backward, so the network is too slow."""
     at = [*DEVICE, "step"]
     rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
     rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
@@ -66,16 +68,17 @@ def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def savings_of(analysis: Analysis) -> pl.DataFrame:
-    """Returns an upper bound of what a process can save: the time that its host waited for devices. Launches that take
-    far longer than usual launches of the same name may have waited for room in a full queue. Processes of files without
-    any call that synchronises are left out, because these files do not show when the host waited."""
+    """Returns an upper bound of what each process can save: the time that its host waited for devices, and the time of
+    its work after its last launch. A launch that takes far longer than usual counts as a wait, because it may have
+    waited for room in a full queue. Processes without any call that synchronises are left out, because their files do
+    not show when the host waited."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
     if not on_device(analysis.complete.work.select("kind", "is_overhead")).height:
         return none
     trace, waits = analysis.attributed, analysis.waits
     drains = waits.filter(_col("why").is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
     calls, long = _launching(analysis)
-    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # start_ns is the end of the last launch
+    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # the time after the last launch
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
     columns = [*PROCESS, "start_ns", "end_ns"]
@@ -93,7 +96,7 @@ def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
     calls = calls.join(analysis.waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
-    # The median is a float, and of a damaged file it may be too large: _LONG times the limit still fits.
+    # In a damaged file the median may be too large for an integer. _LONG times this limit still fits.
     usual_ns = length().median().clip(upper_bound=2.0**60)
     calls = calls.with_columns(usual_ns=usual_ns.over(*PROCESS, "name").cast(pl.Int64))
     long = calls.filter(length() > _LONG * _col("usual_ns"))

@@ -1,10 +1,10 @@
-"""Finds where the host was while devices had nothing to do, by the closest name in the trace.
+"""Names the code that the host ran while devices had nothing to do.
 
     main_place(run, pieces) -> the name, or UNKNOWN; `pieces` are rows of Run.idle
 
-The innermost range is tried first, except steps, which contain every moment. If ranges cover less than half of the
-time, the name is that of the innermost function of Python. Without such functions, it is that of the innermost frame of
-the sampled stacks.
+The name is that of the innermost range. Steps do not count, because they contain every moment. If ranges cover less
+than half of the time, the name is that of the innermost Python function. Without Python functions, it is that of the
+innermost frame of the sampled stacks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _functions(run: Run, pieces: pl.DataFrame) -> str | None:
 
 
 def _frames(run: Run, pieces: pl.DataFrame) -> str | None:
-    """Returns the function that was innermost in most of the samples that threads have while they launch too late."""
+    """Returns the function that is innermost in most samples of threads, taken while the thread launched too late."""
     samples = run.analysis.tables.samples.drop_nulls(("time_ns", "stack"))
     if not samples.height:
         return None

@@ -1,11 +1,11 @@
 """Finds which ranks wait for which in collectives, and how much time each rank lost to others.
 
-    add_held(rows, held) -> adds held_ns: how long the host of each row was held up in its step
+    add_held(rows, held) -> adds held_ns: how long calls such as allocations held up the host of each row in its step
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  time in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
-        late_ns     waited_ns without the waiting that is explained by different start times of ranks, or by the filling
-                    of a pipeline whose stages have the same work
+        late_ns     waited_ns without waiting that has other reasons: ranks start at different times, or a pipeline
+                    fills whose stages have the same work
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
     late_by_far(lateness) -> rank, pid, device_id, component, step of the places that came far later than most in a step
     loss_to(lateness, some) -> component, step, ns: the time that other places lose by waiting for the places `some`. If
@@ -15,14 +15,14 @@
 device of a process, or a process without devices. A component is a set of places that collectives connect.
 
 If all places of a component take part in the same collectives of a step, the step is equally long for all. The place
-with the least exposed time has the most other work and waits for nobody. If another place has more exposed time, it
-waited for the difference. This includes transfers that a place would have hidden if it had not waited before.
+with the least exposed time computes longest and waits for nobody. If another place has more exposed time, it waited for
+the difference. This includes transfers that a place would have hidden if it had not waited before.
 
 In a pipeline each stage waits while the first stages fill the pipeline, and while the last stages drain it. Stages with
-the same work wait equally long for that. So a stage lost only the time by which its exposed time is above that of the
-stage with the least. The waiting alone would be a wrong measure, because stages in the middle have neighbours on both
-sides and wait less. A waiting stage may also be held up itself, for example while it takes memory or loads kernels in a
-warm-up. That time counts as lateness of the stage.
+the same work wait equally long for that. So a stage lost only the difference between its exposed time and the least
+exposed time of a stage. The waiting alone would be a wrong measure, because stages in the middle have neighbours on
+both sides and wait less. A waiting stage may also be held up itself, for example while it takes memory or loads kernels
+in a warm-up. That time counts as lateness of the stage itself, so it is subtracted from the waiting.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from opspan.analysis.spans import DEVICE, PROCESS
 
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
-_FEW = 2  # if a run has at most this many steps, the first step is treated like the others
+_FEW = 2  # in a run of at most this many steps, waiting in the first step counts in full
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # share: over all steps, a place must be late by this part of its lateness in its very late steps
-# These are numbers of standard deviations that chance hardly ever exceeds: for the sum of all steps (once in a
-# thousand), and for a single step.
+_MOSTLY = 0.5  # share: lateness over all steps must be at least this part of the lateness in very late steps
+# Limits in standard deviations. Chance exceeds _STEADY (for the sum of all steps) once in a thousand times, and _FAR
+# (for a single step) hardly ever.
 _STEADY, _FAR = 3, 6
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
@@ -87,8 +87,8 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     uneven = (uneven - _col("held_ns")).clip(0)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
-    # In the first step, ranks wait because they begin at different times, and because the pipeline is still empty. This
-    # waiting does not count as lateness.
+    # In the first step, ranks also wait because they begin at different times, and because the pipeline is still empty.
+    # So its late_ns is limited to the largest late_ns of the other steps.
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
@@ -116,8 +116,8 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     """Returns the places (devices, or processes without devices) that wait at least `least_ns` less than most places of
-    their component. The difference is larger than chance over all steps, or very large in a few steps. If all places
-    are late equally often, they wait equally long, so none of them is returned."""
+    their component. The difference must be larger than chance over all steps, or very large in a few steps. If all
+    places are late equally often, they wait equally long, and the result is empty."""
     rows = _add_less(rows)
     sums = rows.group_by(_PLACE).agg(
         _col("late_ns").sum(),
@@ -151,7 +151,8 @@ def _usual_ns() -> pl.Expr:
 
 
 def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """Returns component, step and ns. Each of the other places waited at least `ns` longer than the places `some`."""
+    """Returns component, step and ns. Every place that is not in `some` waited at least `ns` longer than the place that
+    waited least."""
     step = ["step"] if "step" in some.columns else []
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)

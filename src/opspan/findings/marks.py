@@ -3,7 +3,7 @@
 is_compiling(ranges) -> Boolean: whether a range is in a range in which torch compiles
 is_in_fallback(ranges) -> Boolean: whether a range is in an op that the host runs because a device lacks a kernel
 compiled_times(ranges, is_compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost compiling
-    ranges, and the times of compilations that only marks show
+    ranges, and the times of compilations that only marks (very short ranges) show
 is_step_range(ranges, steps) -> Boolean: whether a range is a step, by its kind or by the name of a step; null
     if the range has neither a kind nor a name
 after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
@@ -17,7 +17,7 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, within
 
 _col = pl.col
-# Ranges in which torch compiles, by the names of several releases.
+# Names of ranges in which several releases of torch compile.
 _COMPILING = (
     r"^torch\._dynamo\.convert_frame|^_?compile\.|convert_frame|compile_inner|^entire_frame_compile|^backend_compile|"
     r"^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function"
@@ -58,8 +58,8 @@ def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spans_of_marks(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time from the first to the last mark of each compiled frame. The backward of a frame has a time of
-    its own, because it may be compiled later."""
+    """Returns the time from the first to the last mark of each compiled frame. The backward of a frame has a separate
+    row, because it may be compiled later."""
     marks = ranges.select(_TIMES)
     marks = marks.filter(_is_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
     name = _col("name").cast(pl.String)

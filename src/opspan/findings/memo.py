@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Memo:
-    """memo(key, compute) -> the results of `compute`, which runs once; a second thread waits for the first."""
+    """memo(key, compute) -> the results of `compute`, which runs once per key; a second thread waits for the first."""
 
     def __init__(self) -> None:
         self._results: dict[str, list[Any]] = {}

@@ -1,7 +1,7 @@
-"""Names the ranges that rows belong to, with the lines of the program.
+"""Adds to rows the names of their ranges, and the lines of the program that called them.
 
-lines_of(trace) -> the lines of each row of ranges and of work, or None if the trace has none
-with_names(trace, lines, rows) -> rows with op, module and phase, and with lines unless they are None
+lines_of(trace) -> the lines of each row of ranges and of work, or None if the trace has no lines
+with_names(trace, lines, rows) -> rows with op, module and phase; also with lines if `lines` is not None
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def lines_of(trace: Tables) -> Lines | None:
 
 
 def with_names(trace: Tables, lines: Lines | None, rows: pl.DataFrame) -> pl.DataFrame:
-    """Names the range whose row number is in the column `range`. The lines are those of the work whose row number is in
-    the column `work`; if there is none, those of the range."""
+    """Adds the names of the range whose row number is in the column `range`. Adds the lines of the work whose row
+    number is in the column `work`; where this is null or missing, adds the lines of the range."""
     ranges = trace.ranges
     rows = rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in _NAMES.items())
     if lines is None:

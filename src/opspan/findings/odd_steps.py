@@ -1,7 +1,7 @@
 """Divides outliers (steps that took longer than the others) into kinds, by the work whose time grew most.
 
 outlier_kinds(run) -> [OutlierKind]; each becomes a finding
-rows_in_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
+rows_in_steps(run, rows) -> the rows that begin in steps, and the rows of processes without steps
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _col = pl.col
 THRESHOLD = 0.01  # share of the run's time: kinds of outliers that cost less are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
-_MOST = 0.25  # share of the steps: if more steps are outliers of one kind, they count as usual steps
+_MOST = 0.25  # share of the steps: if more steps are outliers of one kind, the kind is not reported
 _NEARLY = 0.5  # share of the largest growth in a step: growth of at least this share explains the outlier, too
 _KINDS = 3  # at most this many kinds of outliers are reported
 
 
 @dataclass(frozen=True)
 class OutlierKind:
-    # rows of Run.step_times, with more_ns and usual_ns, the usual time of the steps of the process with the same work
+    # rows of Run.step_times with usual_ns (the median of the process's steps with the same work) and more_ns
     steps: pl.DataFrame
     excess: pl.DataFrame  # the growth in these steps (growth.py)
     change: Change  # a change of the run: all work that took longer takes its usual time instead
@@ -41,9 +41,9 @@ def outlier_kinds(run: Run) -> list[OutlierKind]:
 
 
 def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
-    """Returns rows as Run.rows_in_usual_steps does. If usual steps have such rows, the rows of outliers are included.
-    If only outliers have such rows, these rows explain the outliers. So the rows in those outliers that a finding
-    reports are left out."""
+    """Returns rows as Run.rows_in_usual_steps does. If usual steps have such rows, includes the rows of outliers. If
+    only outliers have such rows, the rows are the cause of the outliers. Then leaves out the rows in outliers that
+    another finding reports."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
     inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)
@@ -80,8 +80,8 @@ def _kinds(run: Run) -> Iterator[OutlierKind]:
 
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:
-    """Finds the name whose work took the most extra time over all steps. Returns the steps in which this name has the
-    most extra time of all names, or nearly so. All calls of the driver count as one name."""
+    """Finds the name whose work took the most extra time over all steps. Returns the steps in which this name has at
+    least half of the extra time of the name with the most. All calls of the driver count as one name."""
     what = pl.when(_col("what") != "calling").then("name")
     sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
     most = sums.group_by("what", "name").agg(_col("more_ns").sum())

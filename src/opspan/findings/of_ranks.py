@@ -1,4 +1,4 @@
-"""Reduces each rank to small frames. With these, rules compare ranks that were analysed one by one.
+"""Reduces each rank to small data frames, so that rules can compare ranks that were analysed one by one.
 
 rank_parts(run) -> the Parts of one rank
 RunOfRanks(parts) -> a Run over all ranks, with only the properties that these rules use
@@ -39,7 +39,7 @@ class RunOfRanks(Run):
     def __init__(self, parts: Parts) -> None:
         rows = {name: part.rows for name, part in parts.items()}
         self.times, self.devices_used, self.savings = rows["times"], rows["processes"], rows["saves"]
-        # Rules only use the number of steps, so the content of the rows does not matter.
+        # These rules use only the number of steps, so the content of the rows does not matter.
         self.steps = pl.DataFrame({"step": pl.int_range(rows["steps"]["steps"][0], eager=True)})
         self._own_collectives = rows[COLLECTIVES]
 

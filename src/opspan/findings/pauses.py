@@ -4,8 +4,8 @@
         longer than most_ns
     without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time become as short as usual
 
-`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns. Pauses that are longer have other causes.
-`pieces` are rows of Run.idle.
+`processes` has rank, pid, apart_ns (findings/paces.py) and most_ns; longer pauses have other causes. `pieces` has rows
+of Run.idle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _TIMES = (*PROCESS, "start_ns", "end_ns")
-_ALIKE = 0.5  # share of the usual pause in a range: pauses shorter than this are not changed
+_ALIKE = 0.5  # share of the usual pause in a range: shorter pauses are not changed
 
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:
@@ -36,7 +36,7 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     late = distinct(pieces, (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _pieces_between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
     rows = look_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
-    # Pauses in the same range cost the host the same time, even if no device is idle meanwhile.
+    # Also shorten pauses of the same range that leave no device idle, because they cost the host the same time.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())
     alike = run.rows_in_usual_steps(rows.filter(_col("is_late").is_null()), odd=True)
@@ -53,8 +53,8 @@ def _calls(run: Run, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the times from the end of a call to the next call of the process, on any thread. `more_ns` is the length
-    without the time that other rules report."""
+    """Returns the times from the end of a call to the end of the next call of the process, on any thread. `more_ns` is
+    the length without the time that other rules report."""
     rows = in_order(calls, "start_ns")
     rows = rows.with_columns(over(_col("end_ns").cum_max(), rows, PROCESS))
     rows = rows.with_columns(start_ns=over(_col("end_ns").shift(1), rows, PROCESS))
@@ -63,8 +63,8 @@ def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _other_times(run: Run) -> pl.DataFrame:
-    """Returns the times in which hosts compiled, ran ops that a device has no kernel for, loaded data, stepped the
-    optimizer parameter by parameter, took memory from the driver or loaded code."""
+    """Returns the times of hosts that other rules report: compiling, ops that a device lacks kernels for, loading data,
+    an optimizer that steps parameter by parameter, taking memory from the driver, and loading code."""
     ranges = run.ranges
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
     is_other = _col("phase").is_in(phases).fill_null(value=False)

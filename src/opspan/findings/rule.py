@@ -1,4 +1,5 @@
-"""Defines rules, and the findings that rules give for a run. Both are plain records, except a rule's function."""
+"""Defines Rule, which looks for one problem in a run, and Finding, the result. Both are records without logic, except
+the function of a rule."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from opspan.findings.run import Run, ranks_of, top
 # possible: other causes are possible, too.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
-# The least share of the run's time for each severity. People rewrite a program to save a tenth of its time, so this
-# severity is high.
+# The least share of the run's time for each severity. It is a tenth for "high", because people rewrite a program to
+# save a tenth of its time.
 SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
 _RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 _MOST_RANGES = 10
@@ -26,8 +27,8 @@ _MOST_LINES = 3
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence that a rule found. `figures` has numbers. The end of a number's name is its unit (_ns, _bytes,
-    _share); a number without a unit is a count. `words` has texts that the sentence contains. `ops`, `modules`,
+    """The evidence that a rule found. `figures` and `words` are the numbers and texts that the sentence contains. The
+    end of a number's name is its unit (_ns, _bytes, _share); a number without a unit is a count. `ops`, `modules`,
     `lines` and `steps` are sorted by their time, the longest first."""
 
     at_stake_ns: int | None  # time at stake in one process; None if the trace does not show it
@@ -36,7 +37,7 @@ class Evidence:
     confidence: Confidence = "likely"
     ops: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()  # of the program, such as model.py:12 forward
+    lines: tuple[str, ...] = ()  # lines of the program, such as "model.py:12 forward"
     steps: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
@@ -58,7 +59,7 @@ class Rule:
     look: Callable[[Run, float], Iterable[Evidence]]
     is_over_ranks: bool = False  # whether the rule compares ranks; other rules look at each process alone
     has_several: bool = False  # whether the rule may give several findings for a run, each about different ops
-    condition: str = ""  # what the time at stake assumes, if the trace cannot show it
+    condition: str = ""  # an assumption behind the time at stake, which the trace cannot prove
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Returns the rule's evidence in the run. Keeps the result because other rules may ask for it."""
@@ -83,8 +84,8 @@ class Finding:
 
 
 def name_totals(sentence: str) -> str:
-    """Adds the name of the total after each share that is alone in brackets. For other shares, the sentence itself
-    names the total."""
+    """Adds the name of the total after each share that is alone in brackets, such as ({ns_share}). For other shares,
+    the sentence itself names the total."""
     return re.sub(r"\(\{(\w*_share)\}\)", r"({\1} of {total})", sentence)
 
 
@@ -120,7 +121,7 @@ class Places(TypedDict):
 
 def place_of(rows: pl.DataFrame, column: str, once: str | None = None) -> Places:
     """Returns where the rows are: the ops, modules, lines and steps with the largest sums of `column` (if `rows` has
-    them), the ranks, and the longest rows (see ranges_of). A row of several lines counts for all of them."""
+    these columns), the ranks, and the longest rows (see ranges_of). A row with several lines counts for each line."""
     names = ("op", "module", "step", "lines")
     ops, modules, steps, texts = (top(rows, column, name) if name in rows.columns else () for name in names)
     lines = dict.fromkeys(line for text in texts for line in text.split(SEPARATOR))

@@ -1,10 +1,10 @@
 """Presents a run to rules: the analyses of a trace, limited to usual steps.
 
 An outlier is a step that took longer than the others. One rule reports outliers. Other rules do not count the time of
-outliers; otherwise several rules would report one pause of the machine, as idle time, launches, data loading and waits.
+outliers. Otherwise a single pause of the machine would be reported as idle time, launches, data loading and waits.
 
-Time at stake is how much sooner the run would have ended. Processes run side by side, so only the process that lost
-most time counts (`longest`). A sum over the devices of a process is divided by their number.
+Time at stake is how much sooner the run would have ended without a problem. Processes run side by side, so only the
+process that lost most time counts (`longest`). A sum over the devices of a process is divided by their number.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Run:
 
     @shared_property
     def ranges(self) -> pl.DataFrame:
-        """Returns the ranges except marks, with their row numbers (`row`) and only the columns that rules need."""
+        """Returns the ranges without points in time, with row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
         rows = rows if self._lines is None else rows.with_columns(self._lines[0])
@@ -73,9 +73,8 @@ class Run:
 
     @shared_property
     def step_times(self) -> pl.DataFrame:
-        """Returns each step from the time at which the step before was done, or from its own begin if that is later,
-        until all its own work was done (analysis/until_done.py). `alike` is the same for steps of a process with the
-        same work."""
+        """Returns each step until all its work was done (analysis/until_done.py). A step begins when the step before
+        was done, but not before its own begin. `alike` is equal for steps of a process with the same work."""
         steps = self.analysis.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
         rows = within_part(rows, self.trace)
@@ -108,7 +107,7 @@ class Run:
     @shared_property
     def begins(self) -> pl.DataFrame:
         """Returns the time of each process that used devices but has no steps. `begin_ns` is when the first work of a
-        device begins. Everything before it counts as the start of the program."""
+        device begins. The time before `begin_ns` counts as the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = sum_by(work, PROCESS, begin_ns=_col("start_ns").min())
         times = within_part(whole_times(self.trace), self.trace)
@@ -128,7 +127,7 @@ class Run:
         return ns > 0 and self.share(ns) >= threshold
 
     def drop_outliers(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Returns the rows whose `step` is not an outlier, and those of processes without steps."""
+        """Returns the rows whose `step` is not an outlier, and the rows of processes without steps."""
         odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, "step")
         return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
@@ -171,8 +170,8 @@ class Run:
         return int(sum_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
-        """Returns the sum of a column, divided by the number of devices that the process used. Takes the process for
-        which the result is largest."""
+        """Divides each process's sum of a column by the number of devices that the process used. Returns the largest
+        result."""
         return int(self.means_per_process(rows, column)[column].max() or 0)  # type: ignore[arg-type]  # a number
 
     def means_per_process(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -212,7 +211,7 @@ class Run:
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         called_ns = self.trace.calls["start_ns"].gather(work["call"])
         work = work.with_columns(launched_ns=pl.coalesce(called_ns, "start_ns"))
-        # Work that no step launched counts for the step in which it ran.
+        # Work that was not launched in a step counts for the step in which it ran.
         in_step = within(work, "launched_ns", self.steps, PROCESS)["row"]
         is_in_step = pl.Series([False]).new_from_index(0, work.height).scatter(in_step, True)
         work = work.with_columns(launched_ns=pl.when(is_in_step).then("launched_ns").otherwise("start_ns"))
@@ -233,7 +232,8 @@ class Run:
         return graph_of(self.analysis)
 
     def add_names(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds `op`, `module` and `phase` of the range whose row number is in `range`, and `lines` if there are any."""
+        """Adds `op`, `module` and `phase` of the range whose row number is in `range`, and `lines` if the trace has
+        lines."""
         return with_names(self.trace, self._lines, rows)
 
     @shared_property
@@ -265,13 +265,13 @@ class Run:
 
     @shared_property
     def is_falling_back(self) -> pl.Series:
-        """Returns for each range whether it is an op that the host ran because a device lacks a kernel, or is in such
-        an op."""
+        """Returns for each range whether it is, or is inside, an op that the host ran because a device lacks a
+        kernel."""
         return is_in_fallback(self.trace.ranges)
 
     @shared_property
     def compilations(self) -> pl.DataFrame:
-        """Returns the outermost ranges in which torch compiled, and the times that only marks report."""
+        """Returns the outermost ranges in which torch compiled, and compilations that only marks show (marks.py)."""
         return compiled_times(self.trace.ranges, self._is_compiling)
 
     @shared_property
@@ -289,7 +289,7 @@ class Run:
     def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Adds the columns that `collectives` has. A collective counts for the step that launched it, even if it runs
         during a later step."""
-        # If the run uses devices, another rule reports collectives of the host.
+        # If the run uses devices, the rule for Gloo reports collectives of the host.
         is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
         rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
         trace = self.analysis.attributed
@@ -316,8 +316,9 @@ class Run:
 
     @shared_property
     def idle(self) -> pl.DataFrame:
-        """Returns the idle time in usual steps, as parts of gaps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
-        (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
+        """Returns the idle time in usual steps: a row for each part of a gap with one range and cause. Columns: gap,
+        range, ns, rank, pid, device_id, `cause`, `wait` (the reason), start_ns, end_ns and launched_ns of the gap, op,
+        module, phase, step."""
         gaps = self._gaps
         pieces = cut_at(self.steps, self.analysis.attributed, self.analysis.gaps, self.analysis.idle)
         pieces = only(pieces, ~gaps["is_start"].gather(pieces["gap"])).with_row_index("piece")
@@ -338,16 +339,16 @@ class Run:
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
         pieces = assign(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
-        # After a wait the device has no work. So it also stays idle while the host loads the next batch, and the wait
-        # is the cause.
+        # After a wait the device has no work. So the device also stays idle while the host loads the next batch, and
+        # the wait is the cause.
         pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
         return pieces.drop("held_ns", "at_ns")
 
     @shared_property
     def _gaps(self) -> pl.DataFrame:
-        """Returns the gaps. `is_start` says whether a gap is in the start of a program without steps. `launched_ns` is
-        when the work after the gap was launched, if it was launched late. `held_ns` is how long the host took memory or
-        loaded code until that launch."""
+        """Returns the gaps (times in which a device was idle). `is_start` says whether a gap is in the start of a
+        program without steps. `launched_ns` is when the work after the gap was launched, or null if that was not late.
+        `held_ns` is how long the host took memory or loaded code until that launch."""
         held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
@@ -370,8 +371,8 @@ class Run:
     def drains(self) -> pl.DataFrame:
         """Returns the waits of launching threads after which a device may be idle. `wait` is the reason of a wait, and
         `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs because a device
-        lacks a kernel (they count for that op) and, in a process without steps, waits before the first work of a
-        device."""
+        lacks a kernel, because these waits count for that op. In a process without steps, also leaves out waits before
+        the first work of a device."""
         waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))
@@ -381,7 +382,7 @@ class Run:
         waits = waits.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
         waits = waits.with_columns(start_ns=pl.max_horizontal("start_ns", "begin_ns")).drop("begin_ns")
         waits = waits.filter(length() > 0)
-        # If other threads launch during most of a thread's waits, their launches do not depend on that thread.
+        # If other threads launch during most of a thread's waits, these waits do not hold up the launches.
         pairs = within(self.launches, "start_ns", waits, PROCESS)
         is_other = self.launches["tid"].gather(pairs["row"]).ne_missing(waits["tid"].gather(pairs["stretch"]))
         is_beside = pl.int_range(pl.len()).is_in(pairs["stretch"].filter(is_other).implode())

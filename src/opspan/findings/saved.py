@@ -1,19 +1,18 @@
-"""Computes how much sooner a run would have ended after a change, by replaying it (analysis/sooner.py).
+"""Computes how much sooner a run would have ended after a change, by replaying the run (analysis/sooner.py).
 
-    saved_ns(run, change, threshold) -> ns; 0 if the change is less than this share of the run's time
-    in_time_ns(run, late) -> ns that are saved if the processes `late` (rank, pid) are done as soon as the others.
-        Then nobody waits for these processes
+    saved_ns(run, change, threshold) -> ns; 0 if the change is less than the share `threshold` of the run's time
+    in_time_ns(run, late) -> ns that are saved if no process has to wait for the processes `late` (rank, pid)
     rows_that_gain(run, rows, change, least_ns) -> the rows of the processes that would end sooner by at least least_ns
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
     scale(stretches, work) -> Change: stretches and work take their time multiplied by their column `factor`
-    leave_out(run, stretches, work, waits) -> Change: threads do nothing in these stretches (rank, pid, tid, start_ns,
-        end_ns); the rows `work` are not run or launched; the `waits` (same columns) do not happen
+    leave_out(run, stretches, work, waits) -> Change: threads skip the times `stretches` (rank, pid, tid, start_ns,
+        end_ns) and `waits` (same columns). The rows `work` are not launched and not run
     merge(run, rows) -> Change: pieces of work with the same `of` become one piece, launched by the call of the
         first piece
 
-    spans_around(run, ranges) -> stretches: each from the first to the last range of the same `of`
-    work_launched_in(run, stretches) -> the work that was launched in them
+    spans_around(run, ranges) -> stretches: each from the first to the last range with the same `of`
+    work_launched_in(run, stretches) -> the work that was launched in these stretches
 
 The column `work` is the number of a row in the trace's work.
 """
@@ -50,8 +49,8 @@ def _saved_ns(run: Run, processes: pl.DataFrame, late: pl.DataFrame | None = Non
     if late is not None:
         times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
     times = times.join(_sum_by_process(processes), on=PROCESS, how="left", nulls_equal=True)
-    # Processes run side by side, so a saving counts only until another process is the last to end. The result is
-    # clipped because work that steps waited for may have taken longer than the steps did.
+    # Processes run side by side, so a saving counts only until another process is the last to end. Work may have taken
+    # longer than the steps that waited for it, so a saving may exceed the steps' time: clip at 0.
     after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).clip(0).max()).item() or 0)
     return max(before - after, 0)
 
@@ -115,8 +114,8 @@ def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits, shortened by the time in which a device of their process worked. The time that remains is that
-    of the call itself."""
+    """Returns the waits with a `factor` that keeps only the time of the calls themselves, without the time in which a
+    device of the process worked."""
     busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
     return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
 

@@ -9,5 +9,5 @@ contrast, `opspan.load` reads a few files as one trace, and keeps the whole trac
     ranks.py      defines load_many, and Ranks, the object that load_many returns
 """
 
-# At most this many files are read as one trace, or without other processes, unless the user chooses otherwise.
+# Up to this many files are read as one trace, or in this process, unless the user chooses otherwise.
 FEW = 4

@@ -1,8 +1,8 @@
 """Sends tasks to an executor, a few at a time, and yields the answers in the order of the files.
 
-Several small files are read by one task, because every task costs time. Only as many tasks are submitted as keep the
-executor busy, so that few answers take up memory here. If a process is killed (mostly because it took too much memory),
-each file of its task is tried once more, in its own task. If that fails, too, the file counts as unreadable.
+One task reads several small files, because every task costs time. Only as many tasks are submitted as keep the executor
+busy, so that few answers take up memory here. If a process is killed (mostly because it took too much memory), each
+file of its task is tried once more, in a separate task. If that fails, too, the file counts as unreadable.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
 
 
 def _result_of(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:
-    # Once polars has run, its signal handler resumes a wait that Ctrl-C interrupts. Waits in a loop are short, so that
-    # Python handles Ctrl-C between two of them.
+    # Once polars has run, its signal handler resumes a wait that Ctrl-C interrupts. So wait only briefly, in a loop:
+    # Python handles Ctrl-C between two waits.
     while not wait([future], _TURN_S).done:
         pass
     return future.result()

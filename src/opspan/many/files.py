@@ -1,8 +1,8 @@
 """Finds the files that the user's paths, folders and patterns mean. Each file is a rank, and rank2 comes before rank10.
 
 A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder is searched for traces, also in its
-subfolders. Files that are not traces are left out. But a file is not left out if its name is like the name of a trace,
-because it is probably a damaged trace.
+subfolders. Files that are not traces are left out, except files with names like those of traces, because these are
+probably damaged traces.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _here(pattern: Path, source: str | None) -> tuple[list[File], int]:
 
 
 def _no_trace(folder: Path) -> ReadError:
-    """Returns the error that reading this folder as a trace raises, or a general error if reading it raises none."""
+    """Returns the error that reading this folder as a trace raises, or a general error if reading succeeds."""
     try:
         source_for(folder)
     except ReadError as error:
@@ -104,7 +104,7 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
             known[path] = source.name
         elif not is_folder(path):
             others.append(path)
-    # If a report of nsys and its SQLite export are in the same folder, they are the same rank. Only the export is read.
+    # A report of nsys and its SQLite export in the same folder are the same rank. Only the export is read.
     exports = {path.with_suffix("") for path, name in known.items() if name == "nsys" and path.suffix == ".sqlite"}
     like = {_shape(path) for path in known}
     damaged = [path for path in others if path.name.endswith(_IS_TRACE) or _shape(path) in like]
@@ -119,7 +119,7 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
 
 def _walk(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
     """Yields the paths in a folder, and in its subfolders that are not traces. Adds folders that may not be listed to
-    `forbidden`. Leaves out an engine's folder of captures, which belong to the traces beside it."""
+    `forbidden`. Leaves out folders named FOLDER (graph_captures.py), which belong to the traces beside them."""
     try:
         check_folder(folder)
         inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))

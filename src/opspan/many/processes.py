@@ -1,6 +1,6 @@
 """Defines an executor whose processes never import a user's program. If a process is killed, only its task is lost.
 
-If a process of concurrent.futures' pool is killed, all tasks are lost, and nobody knows which task was the cause.
+In the pool of concurrent.futures all tasks would be lost, and the task that was the cause would be unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Processes(Executor):
                 raise RuntimeError("cannot submit to an executor that was shut down")
             self._jobs.put((future, function, arguments, named))
             if len(self._threads) < self.count:
-                # The user's program can end while a daemon thread runs.
+                # A daemon thread does not keep the user's program from ending.
                 thread = threading.Thread(target=self._serve, name="opspan.many", daemon=True)
                 self._threads.append(thread)
                 thread.start()

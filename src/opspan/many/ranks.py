@@ -1,5 +1,5 @@
-"""Defines Ranks, which load_many returns. It answers like `Trace`, for any number of files, but needs memory for only a
-few."""
+"""Defines Ranks, which load_many returns. Ranks answers like `Trace`, for any number of files, but needs memory for
+only a few files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 32 << 20  # the most bytes that can be read in less time than a process takes to start
 _NO_STEP = ("NoSuchStep", "NoNumberedSteps")
-_AT_ONCE = 16  # the number of tasks that an executor is assumed to run at once if it does not tell
+_AT_ONCE = 16  # assumed number of tasks that an executor runs at once, if the executor does not tell
 
 
 def load_many(
@@ -209,8 +209,8 @@ class Ranks:
         return self._rows("idle", Options(by))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """The same as `Trace.launches`. If there are more than 100,000 different values, their median is computed from
-        their first three digits.
+        """The same as `Trace.launches`. A median of more than 100,000 different values is computed from the first three
+        digits of each value.
         """
         return self._rows("launches", Options(by))
 
@@ -269,7 +269,7 @@ class Ranks:
 
     def ask(self, *requests: Request, progress: Done | None = None) -> list[Parts]:
         """Returns, for each request, the partial results of the answer, added up over all files."""
-        # Tasks do not need the names of files, because only the sentences of an answer mention them.
+        # Tasks do not need the names of files, which only the sentences of an answer mention.
         requests = tuple((name, replace(question(name).checked(options), files=())) for name, options in requests)
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
@@ -285,7 +285,7 @@ class Ranks:
     ) -> tuple[AnswerSum, list[FileFailure]]:
         sums = AnswerSum(len(requests), self._skipped)
         failed: list[FileFailure] = []
-        without: list[FileFailure] = []  # failures of files that do not have the requested steps
+        without: list[FileFailure] = []  # files that do not have the requested steps
         with self._running() as (executor, at_once):
             results = ask_files(self._files, reading, requests, executor, at_once, progress or self._progress)
             for result in results:
@@ -307,8 +307,8 @@ class Ranks:
         return sums, failed
 
     def _has_other_cycle(self, path: str, sums: AnswerSum) -> bool:
-        """Returns whether another file has another cycle of the same process. Then a missing step is not an error,
-        because that other file may have the step."""
+        """Returns whether another file has another cycle of the same process. In this case a missing step is not an
+        error, because the other file may have the step."""
         (head,) = answered(Task((path,), replace(self._reading, between=None, step=None), ()))
         if isinstance(head, FileFailure):
             raise error_of(head)

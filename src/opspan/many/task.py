@@ -1,5 +1,5 @@
-"""Defines tasks, which ask questions about some files, and their answers. Both are small, and do not depend on the
-machine.
+"""Defines tasks, which ask questions about some files, and their answers. Both are small, and another machine can run
+or read them.
 
     answers = answered(Task(files, ReadOptions(), (("idle", Options("op")),)))
 
@@ -66,7 +66,7 @@ class FileAnswer:
     issues: pl.DataFrame
     coverage: Coverage
     parts: tuple[Parts, ...]  # for each request, the partial results of its answer
-    collectives: Part | None  # the collectives, which serve to align clocks; None if one of `parts` holds them
+    collectives: Part | None  # the collectives, for aligning clocks; None if one of `parts` already has them
 
 
 @dataclass(frozen=True)

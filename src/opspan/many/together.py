@@ -24,7 +24,7 @@ from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
 
-_FOLDED = 32  # after this many data frames they are joined into one, because many small frames take much memory
+_FOLDED = 32  # the number of data frames to join into one, because many small frames take much memory
 
 
 class Whole(NamedTuple):
@@ -70,7 +70,7 @@ class AnswerSum:
         return list(zip((rank for ranks in self._ranks for rank in ranks), self._recorded, strict=True))
 
     def of_cycle(self, number: int) -> set[str]:
-        """Returns the files that hold this cycle of a rank, and the files that are not cycles."""
+        """Returns the files with this cycle of a rank, and the files that have no cycles."""
         ranks, _ = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         check(number, sorted({rank.cycle for rank in ranks if rank.cycle is not None}))
         return {path for path, rank in zip(self._paths, ranks, strict=True) if rank.cycle in (None, number)}

@@ -1,5 +1,5 @@
 """Adds a tab to TensorBoard: `tensorboard --logdir log` shows the report of every trace in the folder. This package
-needs `opspan[tensorboard]`. TensorBoard finds the tab by opspan's entry point.
+needs `opspan[tensorboard]`. TensorBoard finds the tab through opspan's entry point tensorboard_plugins.
 
     plugin.py   answers TensorBoard's requests over HTTP; no other file uses TensorBoard
     runs.py     finds the traces in the folder, as runs, spans and workers

@@ -1,4 +1,5 @@
-"""Keeps the requested pages. A separate process makes each page, and its parts stay in a temporary folder."""
+"""Keeps the requested pages. A separate process makes each page, and stores the parts of the page in a temporary
+folder."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ AT_ONCE = 2  # the most processes that make pages at the same time
 _ERRORS = "said"  # the name of the file that gets the stderr of a process that makes pages
 
 Files = tuple[Path, ...]
-# The path, size and time of each of the page's files, then an entry with an empty path, then the same of the files to
-# compare with (`others`).
+# Entries of path, size and modification time: first for the page's files, then one entry with an empty path, then for
+# the files to compare with (`others`).
 _Key = tuple[tuple[str, int, int], ...]
 
 
@@ -36,7 +37,7 @@ def part_file(name: str) -> str:
 
 
 class PageNotReady(Exception):
-    """The page is not ready yet. The message is a text to show meanwhile."""
+    """The page is not ready yet. The message is a text to show until then."""
 
 
 class PageError(Exception):
@@ -57,7 +58,7 @@ class Pages:
         return (self._ready(files, others) / HEAD).read_bytes()
 
     def part(self, name: str, files: Files, others: Files = ()) -> bytes:
-        """Returns gzipped JSON. Raises KeyError if the page has no such part."""
+        """Returns a part of the page as gzipped JSON. Raises KeyError if the page has no such part."""
         path = self._ready(files, others) / part_file(name)
         if not path.is_file():
             raise KeyError(name)
@@ -107,7 +108,7 @@ def _start(folder: Path, files: Files, others: Files) -> subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # The process must import the same opspan.
+            # The new process must import the same opspan as this process.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 

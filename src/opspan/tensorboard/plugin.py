@@ -107,7 +107,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         return self._serve(request, part)
 
     def _serve(self, request: Request, respond: Callable[..., Response]) -> Response:
-        """Responds to a request. A request has names from the list of runs, and never has paths."""
+        """Responds to a request. A request contains names from the list of runs instead of paths."""
         names = {name: request.args.get(name, "") for name in ("run", "span", "worker", "against")}
         try:
             files = _worker(self._runs, names["run"], names["span"], names["worker"]).files
@@ -130,8 +130,8 @@ def _folders(context: Any) -> list[Path]:
 
 
 def _worker(runs: Iterable[LogRun], run: str, span: str = "", worker: str = "") -> LogWorker:
-    """Returns the worker with these names. For an empty name, takes the first run, span or worker. Raises KeyError with
-    the name that does not exist."""
+    """Returns the worker with these names. An empty name means the first run, span or worker. Raises KeyError with the
+    unknown name."""
     return _by_name(_by_name(_by_name(runs, run).spans, span).workers, worker)
 
 

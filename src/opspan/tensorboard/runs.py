@@ -17,7 +17,7 @@ from opspan.readers import trace_source
 from opspan.tables.cycles import HANDLED
 from opspan.tables.ranks import ranks_in_names
 
-MOST_FILES = 10_000  # the most files to look at, because the log folder may be a home folder by mistake
+MOST_FILES = 10_000  # the most files to look at, because the user may have named a home folder by mistake
 TOGETHER = "all together"  # the entry that shows all workers of a span as the ranks of one run
 _EVENTS = ".tfevents."  # part of the names of TensorBoard's own files
 

@@ -23,7 +23,7 @@ _COPY = "aten::copy_"
 # void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
 # float8_copy_kernel_cuda also copies float8 to float8, which is not a cast.
 _KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
-# Ops that do nothing but cast or copy. The op that needs the cast is around them.
+# Ops that only cast or copy. The op that needs the cast calls these ops.
 _PASSES_ON = (
     r"^aten::(to|_to_copy|copy_|type_as|clone|contiguous|_autocast_to_(reduced|full)_precision)$|^detach$|aten::detach$|"
     r"ToCopyBackward|CopyBackwards"
@@ -95,7 +95,7 @@ def _cast(types: str) -> tuple[bool, str | None]:
 
 
 def _outermost_casts(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns, for each cast, the outermost op around it that does nothing but cast or copy."""
+    """Returns, for each cast, the outermost op around the cast that only casts or copies."""
     ranges = run.trace.ranges
     passes_on = _passes_on(ranges)
     return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)

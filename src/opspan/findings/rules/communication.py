@@ -16,8 +16,8 @@ from opspan.findings.saved import in_time_ns, leave_out, saved_ns
 from opspan.printable import listed
 
 _col = pl.col
-_UNEXPLAINED = 0.1  # share of the exposed time: if a larger share cannot be explained, another rule reports it
-_MOST_OF = 0.5  # if one step has more than this share of the time lost to a rank, the finding names the step
+_UNEXPLAINED = 0.1  # share of the exposed time that may belong to collectives without the files of all ranks
+_MOST_OF = 0.5  # share of the time that a rank costs others: the finding names a step that has more than this
 _STRAGGLER = 0.03
 _SEVERAL = 2  # least number of late ranks, and least number of steps in which each of these ranks is late
 _OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may be the reason
@@ -26,13 +26,13 @@ _OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # least number of small collectives per step
 _NEXT_NS = 500_000  # longest pause between two collectives on a host; in a longer pause the program does something else
-_HARDLY = 0.1  # share of the time of a collective: collectives with less exposed time are left out
+_HARDLY = 0.1  # share of a collective's time: if less is exposed, the collective is left out
 
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
     """Returns the function of a rule. With `is_explained`, the function looks only at runs in which at least nine
-    tenths of the exposed time belong to collectives for which the files of all ranks are read. Without it, the function
-    looks only at the other runs, in which it is unknown how much of the time is transfer, and how much is waiting."""
+    tenths of the exposed time belong to collectives for which the files of all ranks are read. Without `is_explained`,
+    the function looks only at the other runs: it is unknown how much of their exposed time is waiting."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.lateness
@@ -130,8 +130,7 @@ def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the time that ranks would not wait if all of them came at the same, mean time. The time lost to stragglers
-    does not count."""
+    """Finds the time that ranks would save if all came at the mean time. The time lost to stragglers does not count."""
     if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
@@ -159,8 +158,8 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the time that hosts would not wait if no rank came far too late. Reports this only if several ranks come
-    far too late, in more steps than chance explains."""
+    """Finds the time that processes without devices lose by waiting for ranks that come far too late. Reports it only
+    if several ranks come far too late, in more steps than chance explains."""
     places = run.lateness.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -195,8 +194,8 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # If the size is unknown, the time shows whether a collective is small.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    # A host that calls collectives one after the other waits only for the calls of other ranks. So the waiting of such
-    # a host, and the time between its collectives, count, too.
+    # A host that calls collectives one after the other waits only because other ranks call collectives later. Merging
+    # saves that waiting and the time between the collectives, so both count.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)

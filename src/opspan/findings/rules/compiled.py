@@ -1,8 +1,8 @@
 """Rules about programs under torch.compile: repeated compiling, graph breaks, and the time of compiling.
 
-The trace says when torch compiled. What the compiler wrote says what and why. Recordings with compiled=True know when
-it was written, but a log (`--compiled`) may even be of another run of the same program. So a finding that only the
-compiler's words show has no time at stake.
+The trace says when torch compiled. A log of the compiler says what was compiled and why. The times of a log are known
+if it comes from a recording with compiled=True. A log that `--compiled` names may even be of another run of the
+program. So a finding that only a log shows has no time at stake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
-_MUCH = 0.1  # the share of the recorded time from which on compiling is reported
+_MUCH = 0.1  # the least share of the recorded time at which compiling is reported
 _UNKNOWN = "for an unknown reason"
 
 
@@ -59,7 +59,7 @@ def _again_in_trace(run: Run, threshold: float, logged: Evidence | None) -> Iter
 
 
 def _logged_again(run: Run) -> Evidence | None:
-    """Returns what logs say about the process whose further compilations took longest."""
+    """Returns what logs say about the process with the function whose repeated compilations took longest."""
     rows = compiled_again(run.trace)
     if not rows.height:
         return None

@@ -16,7 +16,7 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
 _MOSTLY = 0.5  # at least this share of the copies of one size to the device must bring back data from the device
-_LEAST = 4096  # bytes; smaller copies are single values and sizes, and many of them have equal numbers of bytes
+_LEAST = 4096  # bytes; smaller copies are single values and shapes, which often have the same size by chance
 
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -36,11 +36,11 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         check_sortedness=False,
         suffix="_down",
     )
-    # A copy to the host goes back at most once. If several copies to the device follow, only the first one counts.
+    # Data that was copied to the host counts as copied back once, by the first copy to the device that follows.
     is_back = _col("down_ns").is_not_null() & _col("down_ns").is_first_distinct().over("of")
     back = back.with_columns(is_back=is_back)
-    # Leave out sizes for which most copies to the device carry new data. In this case inputs and results have the same
-    # size only by chance.
+    # Leave out sizes for which most copies to the device carry new data. For these sizes, inputs and results are
+    # equally large by chance.
     trips = back.filter("is_back", _col("is_back").mean().over("of") >= _MOSTLY).with_columns(start_ns="down_ns")
     if not trips.height:
         return

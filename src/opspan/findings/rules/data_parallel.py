@@ -33,19 +33,19 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _busiest(run: Run) -> pl.DataFrame:
-    """Returns for each process the device with most own work, usually the first, and these times:
-    idle_ns      time in which the device was idle before and during launches
+    """Returns for each process the device with most work of its own, usually the first device, and these times:
+    idle_ns      time in which the device was idle before, during and after launches
     exchange_ns  time in which the device only exchanged data with other devices
     more_ns      time by which the device worked longer than the average device, without the optimizer, which runs
                  on one device
-    left_ns      time for adding up gradients that the backward would not hide if each device had its own process"""
+    left_ns      time for adding up gradients that would stay exposed if each device had a process of its own"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}
     sums = [sum_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
     idle = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"]))
-    # Separate processes add up all gradients on each device. That takes twice as long as adding them up on one device,
-    # because the results go to all devices.
+    # Separate processes add up all gradients on every device. That takes twice as long as on one device, because the
+    # sums must go to all devices.
     twice = unhidden(run.collectives.with_columns(_col("exposed_ns") * 2))
     sums += [sum_by(idle, DEVICE, idle_ns=_col("ns").sum()), sum_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
     rows = sums[0]

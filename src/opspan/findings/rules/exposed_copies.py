@@ -25,7 +25,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     # Devices may copy one after another, so the sum over the devices of a process counts, not their mean.
     if not run.matters(run.per_process(rows, "ns") * most_devices, threshold):
         return  # in most runs copies take too little time
-    # Copies like those in `rows` also run in outliers, which they do not cause, and in a validation between steps.
+    # A program without these copies would also lack equal copies in outliers and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     change = leave_out(run, work=alike["work"])
     at_stake = saved_ns(run, change)

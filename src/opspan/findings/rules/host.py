@@ -13,10 +13,10 @@ from opspan.findings.run import Run, top
 _col = pl.col
 _LEAST_NS = 500_000  # Python code of an optimizer or a loader may run for some 300 us without an op
 _OPS = ("op", "script", "static_op", "static_model")
-# Ranges that compute without calling ops. All other nodes of the backward contain ops, or Python code of the program.
+# Ranges that compute without calling ops. The backward's other nodes contain ops, or Python code of the program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
-_MANY = 0.25  # share of the steps: pauses at a place where fewer steps have one are left out
+_MANY = 0.25  # share of the steps: a place counts if at least this share of the steps pauses there
 _MOSTLY = 0.5  # a range must cover this share of a pause to be named
 
 
@@ -100,8 +100,8 @@ def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
 
 
 def _frequent_pauses(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Returns only pauses whose `place` has pauses in many steps of the process, because a single pause may be caused
-    by the machine. `lost_ns` is the time of a pause, scaled up from the usual steps to all steps."""
+    """Returns only pauses whose `place` has pauses in many steps of the process, because the machine may cause a single
+    pause. Adds `lost_ns`, the time of a pause, scaled up from the usual steps to all steps."""
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")

@@ -39,7 +39,7 @@ _CAUSES = {
     "queued": "though work had been launched",
     "unknown": "before work whose launch the trace does not have",
 }
-# Causes that are outside of the loop or unknown: no change would save their time.
+# Causes that are outside of the loop or unknown. It is unknown what a change would save, so no time is at stake.
 _OUTSIDE = ("start", "end", "unknown")
 
 
@@ -50,7 +50,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     outside = _outside(run)
     inside = run.idle.join(outside, on="gap", how="anti")
-    # Idle time in outliers is left out: another rule reports it.
+    # Idle time in outliers is left out, because the rule for outliers reports it.
     sums = pl.concat(
         rows.group_by(*PROCESS, "cause").agg(_col("ns").sum()).with_columns(_col("cause").cast(pl.String))
         for rows in (inside, outside)
@@ -60,7 +60,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sums = sums.with_columns(_col("cause").replace("launch", "host"))
     sums = sums.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
     cause = str(sums["cause"][0])
-    # Findings that only a log of the compiler shows have no time, and so explain none.
+    # A finding that only a log of the compiler shows has no time, so it does not explain idle time.
     if any(one.at_stake_ns is not None for rule in _REPORTERS.get(cause, ()) for one in rule.evidence(run)):
         return
     causes = ["host", "launch"] if cause == "host" else [cause]

@@ -16,20 +16,19 @@ from opspan.findings.run import Run, top
 from opspan.findings.saved import merge, saved_ns
 
 _col = pl.col
-# A gap that is longer than this many usual times between launches is a pause, in which the host did something else.
+# The longest gap, as a multiple of the usual time between launches. In a longer gap the host did something else.
 _PACES = 10
-_PART = 0.3  # share of the threshold: if less time is idle, the rule does not look for pauses
-_SEVERAL = 3  # least number of kernels of an op; of two kernels, the second may sum up what the first multiplied
+_PART = 0.3  # share of the threshold: with less idle time the rule does not look for pauses
+_SEVERAL = 3  # least number of kernels of an op; two are usual, because the second may sum up the first's products
 # Matches names of library ops, such as aten::add. Ranges of compiled code are left out: they have many kernels only
 # because they contain many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the idle time before and during launches, and how fast the processes with such time launch
-    (findings/paces.py). With `is_bound`, returns only idle time in short gaps (at most _PACES times the usual time
-    between launches) of processes that launch more slowly than their devices work. Otherwise returns all other idle
-    time before and during launches."""
+    """Returns the idle time before and during launches, and how fast its processes launch (findings/paces.py). With
+    `is_bound`, returns only idle time in short gaps (at most _PACES times the usual time between launches) of processes
+    that launch more slowly than their devices work. Without `is_bound`, returns the rest."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = look_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
@@ -60,8 +59,7 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     ns = run.per_process(rows, "ns")
-    # A pause may cost more than the idle time right after it, because afterwards the host is less far ahead of the
-    # device.
+    # A pause may cost more than the idle time right after it, because it also uses up the host's lead over the device.
     if not run.matters(ns, _PART * threshold):
         return
     at_stake = saved_ns(run, without_pauses(run, rows), threshold)
@@ -102,8 +100,8 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _many_in_range(range_: pl.Series) -> pl.Series:
-    """Returns for each row whether its range has at least _SEVERAL rows, on any devices. So only a few rows have to be
-    grouped."""
+    """Returns for each row whether its range has at least _SEVERAL rows, on any devices. This quick check leaves only a
+    few rows to group."""
     numbers = range_.to_numpy()
     return pl.Series(np.bincount(numbers)[numbers] >= _SEVERAL) if numbers.size else pl.Series(dtype=pl.Boolean)
 

@@ -15,7 +15,7 @@ from opspan.findings.run import Run, ranks_of, top
 _col = pl.col
 _WARM_UP = 2  # number of steps at the begin that do not count, because optimizers create their state and caches fill
 _LEAST_STEPS = 5  # least number of steps after the warm-up
-_EVEN = 0.5  # each step must have at least this share of the usual growth, because a leak is the same in all steps
+_EVEN = 0.5  # each step must grow by at least this share of the median, because a leak is the same in all steps
 _LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from separate segments
 
 
@@ -27,8 +27,7 @@ def _grows(run: Run, threshold: float) -> Iterator[Evidence]:
     pairs = within(curve, "time_ns", steps, PROCESS)
     rows = curve.select(*DEVICE, bytes="allocated_bytes")[pairs["row"]]
     rows = rows.hstack(steps.select("place", "step", began_ns="start_ns")[pairs["stretch"]])
-    # When a step uses the least memory, the memory that only this step needs is free. So only the least amount is
-    # compared.
+    # At the time of a step's least memory, nothing is allocated for this step alone. So the least amounts are compared.
     least = rows.group_by(*DEVICE, "place").agg(_col("bytes").min(), _col("step", "began_ns").first())
     most = rows.group_by(DEVICE).agg(most_bytes=_col("bytes").max())
     least = least.filter(_col("place") >= _WARM_UP).sort(*DEVICE, "place")

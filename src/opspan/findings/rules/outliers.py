@@ -59,7 +59,7 @@ def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) 
     if is_named:
         words["name"] = str(first["name"])
         figures |= {f"name_{column}": round(first[column] / odd.height) for column in ("ns", "usual_ns")}
-    # Growth of less than a tenth of the largest growth is left out, because any two steps differ by as much.
+    # Growth of less than a tenth of the largest growth is left out, because usual steps also differ by that much.
     named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
     named = named.unique("name", keep="first", maintain_order=True)
     return Evidence(

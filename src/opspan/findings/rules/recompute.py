@@ -40,7 +40,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.matters(at_stake, threshold):
         return
     names = run.trace.ranges["name"].gather(rows["root"])
-    # Ops that a checkpoint adds itself, such as aten::detach, have no seq.
+    # Ops that only the checkpoint adds, such as aten::detach, have no seq and do not count.
     ranges = run.trace.ranges.select("name", "seq")[rows["root"].unique()].drop_nulls("seq")
     yield Evidence(
         at_stake,
@@ -52,19 +52,19 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
-    """Returns for each range the op that runs again: the range itself, or the outermost op around the range that runs
-    again. Also returns the times in which nodes of the backward ran such ops (rank, pid, tid, start_ns, end_ns). A time
-    begins with a node, and ends when the node begins to compute gradients."""
+    """Returns for each range the op that runs again: the range itself, or the outermost such op around the range. Also
+    returns the times in which nodes of the backward ran ops again (rank, pid, tid, start_ns, end_ns). Each time begins
+    with its node, and ends when the node begins to compute gradients."""
     ranges = run.trace.ranges
     nothing = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
     if not is_backward.any():
         return nothing
-    # In most runs no op in a backward has a seq, and the function returns early.
+    # In most runs no op in a backward has a seq, so the function returns early below.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
     has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 for ops without a node
-    # `is_own`: ops that a node calls itself, in any module or function, but not inside another op.
+    # `is_own`: ops that a node calls directly, that is, not inside another op. Modules and functions may be between.
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)
     will_have = ranges.select("start_ns", "end_ns", "name", "sizes", node=node, is_own=is_own).with_row_index("row")
@@ -73,7 +73,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     if not will_have.height:
         return nothing
     nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
-    # Find the last op with a seq that the node calls itself. All later ops compute gradients.
+    # Find the last op with a seq that the node calls directly. All later ops compute gradients.
     until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
     own = own.join(nodes.unique("node").join(until, on="node"), on="node")
     is_again = _col("start_ns") <= _col("until_ns")
@@ -92,7 +92,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
 def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
     """Returns the nodes that run an op and then also the backward of that op."""
     inner = ranges.select("forward", "parent").with_columns(of=node.gather(ranges["forward"])).drop_nulls("of")
-    # The backward of the op is in a range of the engine, which is in the node.
+    # With use_reentrant=True, the backward of the op is in a range of the engine, inside the outer node.
     nearer = node.gather(inner["parent"])
     further = node.gather(ranges["parent"].gather(nearer))
     is_inside = (nearer == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)
@@ -103,7 +103,7 @@ def _unpacking(
     ranges: pl.DataFrame, is_backward: pl.Series, will_have: pl.DataFrame, own: pl.DataFrame
 ) -> pl.DataFrame:
     """Returns the nodes that run their own forward op again, with the same sizes, and then compute gradients with ops
-    that have no seq. `own`: the ops that nodes call themselves."""
+    that have no seq. `own`: the ops that nodes call directly."""
     forward = ranges["forward"].gather(will_have["node"])
     same = ranges.select("name", "sizes")[forward.fill_null(0)]
     is_same = forward.is_not_null()

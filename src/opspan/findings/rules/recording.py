@@ -14,7 +14,7 @@ from opspan.findings.saved import leave_out, saved_ns
 from opspan.sources import MODULES, SHAPES, source_of
 
 _col = pl.col
-# CUPTI reports a full queue of the driver, and loading of code, as overhead. These are not CUPTI's own work.
+# CUPTI also reports a full queue of the driver, and loading of code, as overhead, but it does not cause them.
 _NOT_ITS_OWN = r"(?i)command buffer full|lazy (function|module) loading|module loading"
 
 
@@ -65,7 +65,7 @@ def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
 def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
     coverage = run.analysis.coverage
     share = coverage.work_in_range
-    # Without any range, graphs are in none either.
+    # In a trace without ranges, graphs are unlabelled, too.
     graphs = [coverage.work_in_whole_graphs, coverage.work_in_unknown_replays] if run.ranges.height else []
     known = share.fraction + sum(one.fraction for one in graphs if one.of)
     if share.of and known < threshold:

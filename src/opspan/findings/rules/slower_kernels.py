@@ -18,7 +18,7 @@ _PARTS = 8  # a kernel's runs, in order of time, are divided into this many equa
 _LONGER = 1.1  # least factor by which a kernel got slower; smaller changes have many reasons
 _MIRRORED = 3  # least ratio of the time lost after the quickest part to the time lost before it; chance gives 1
 _CHANCE = 2.33  # number of standard deviations that values in random order exceed once in a hundred times
-_MOST = 0.8  # share of the compared kernels' time: if more is slower, the whole device got slower
+_MOST = 0.8  # share of the compared kernels' time: if at least this share is slower, the whole device got slower
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -92,8 +92,8 @@ def _comparable(run: Run) -> pl.DataFrame:
 
 def _compare(rows: pl.DataFrame) -> pl.DataFrame:
     """Divides the runs of each kernel into eight parts, in order of time, and adds `more_ns` and `is_later`. `more_ns`
-    is how much longer a run took than a usual run in the quickest part. It is null unless the part with the run is
-    clearly slower than the quickest part. `is_later` says whether the run came after the quickest part."""
+    is how much longer a run took than a usual run in the quickest part; null unless the run's part is clearly slower
+    than the quickest part. `is_later` says whether the run's part came after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
     rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
     ns = _col("ns")
@@ -109,7 +109,7 @@ def _compare(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _levels(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns *DEVICE, start_ns, level, in order of time. `level` is how long kernels took in a step, as a multiple of
-    their usual time. If there are few steps, there is a level for each eighth of a kernel's runs instead."""
+    their usual time. With few steps, returns a level for each of the eight parts of the runs (_compare) instead."""
     rows = rows.with_columns(level=_col("ns") / _col("ns").median().over("of"))
     is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
     key = "part" if is_few else "step"
@@ -129,8 +129,8 @@ def _is_in_order(rows: pl.DataFrame) -> bool:
 
 
 def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
-    """Returns the kernels after the quickest step of their device, with `more_ns`, estimated from how much slower their
-    step is. Includes kernels that cannot be compared themselves."""
+    """Returns the kernels after the quickest step of their device, with `more_ns`: how much longer they took, estimated
+    from the level of their step. Includes kernels that _comparable leaves out."""
     quickest = _col("level").arg_min()
     quick = levels.group_by(DEVICE).agg(since_ns=_col("start_ns").get(quickest), least=_col("level").min())
     rows = run.computing.filter(_col("kind") == "kernel").sort("start_ns")

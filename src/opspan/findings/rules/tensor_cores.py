@@ -1,7 +1,7 @@
 """Rules about matrix products and convolutions that do not run on tensor cores, or whose sizes do not fit tensor cores.
 
-The kernel's name shows whether work is a product. The types of its op show which type of numbers it multiplies. If the
-types are unknown, or the op is not a product, the kernel's name shows the type of the numbers, too.
+A product is a kernel that multiplies matrices or convolves; its name shows that. The input types of its op show the
+type of the numbers. If these are unknown, or the op is not a product, the kernel's name also shows the type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opspan.findings.saved import reduce, saved_ns
 from opspan.labels import parse_sizes
 
 _col = pl.col
-# Names of kernels that multiply. Ops that multiply also launch other kernels.
+# Names of kernels that multiply. The op's name is not enough, because ops that multiply also launch other kernels.
 _PRODUCT = r"(?i)gemm|conv|wgrad|dgrad|fprop|xmma|cutlass|implicit|nvjet|^cijk_"
 # Names of kernels that would not run faster on tensor cores. A product with a vector reads more than it multiplies.
 # Complex numbers, transforms and depthwise convolutions work differently. Kernels that prepare and sum up a product do
@@ -29,8 +29,8 @@ _OTHERS = (
     r"(?i)gemv|gemmk1|gemmsn|dot_kernel|wvsplitk|[^a-z]g?[cz]gemm|winograd|fft|depthwise|grouped_direct|"
     r"splitkreduce|reducesplitk|im2col|^cijk_[a-z]+_[a-z]+_[cz]b_"
 )
-# The type of numbers in a kernel's name: volta_fp16_sgemm_fp16_... multiplies half precision. Tensile writes HHS, BBS
-# or SB.
+# Types of numbers in kernel names. volta_fp16_sgemm_fp16_... multiplies half precision. AMD's library Tensile writes
+# HHS or BBS for half precision, and SB for single precision.
 _HALF = r"(?i)hgemm|_f16|fp16|half|bf16|bfloat16|^cijk_[a-z]+_[a-z]+_(hb|hhs|hss|bb|bbs|bss)_"
 _SINGLE = (
     r"(?i)(^|[^a-z])sgemm|f32f32_f32f32|simt_f?32|scudnn|_fp?32_fp?32_fp?32|[dw]grad\w*_engine<float|"
@@ -39,19 +39,19 @@ _SINGLE = (
 _HALF_TYPES = r"(?i)half|bfloat16|BFloat16|float16"
 _AMD = r"(?i)amd|radeon|instinct|gfx"
 _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
-# Architectures in kernel names, for devices without a capability. Code for an architecture does not run on older
-# architectures.
+# Architectures in kernel names, for devices whose compute capability is unknown. A kernel for an architecture does not
+# run on older architectures.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
-_HALF_OF_IT = 0.5  # on tensor cores, products are assumed to take this share of their time; no trace shows it
+_HALF_OF_IT = 0.5  # assumption, because no trace shows it: on tensor cores, products take this share of their time
 _SAME = ("full", "grid_x", "grid_y", "grid_z")
 _LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at most 8 operations per byte in float32
 
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     """Returns the kernels among `which` that multiply. Their column `number` is the type of the numbers (half, single
-    or another), null if unknown. Returns no rows if the kernels take too little time, or if it is unknown for too many
-    kernels whether they use tensor cores."""
+    or another), null if unknown. The result is empty if the kernels take too little time, or if it is unknown whether
+    many kernels of the run use tensor cores."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
@@ -109,8 +109,8 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
 
 
 def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Returns a function that finds products of this kind of numbers on devices whose tensor cores (see _has_cores)
-    they do not use."""
+    """Returns a function that finds products of the type `number` that run without tensor cores on devices that have
+    tensor cores for this type (see _has_cores)."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == number)
@@ -124,8 +124,8 @@ def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run,
 def _evidence(
     run: Run, rows: pl.DataFrame, threshold: float, word: tuple[str, str], confidence: Confidence
 ) -> Iterator[Evidence]:
-    """Yields the evidence if the run would have ended much sooner with kernels that take half of their time. `word` is
-    the name of a placeholder in the rule's sentence, and the column with the text that replaces it."""
+    """Yields the evidence if halving the time of these kernels would let the run end much sooner. `word` is the name
+    of a placeholder in the rule's sentence, and the column with the text that replaces the placeholder."""
     saving = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
     at_stake = saved_ns(run, reduce(run, saving, "saved_ns"), threshold)
     if run.matters(at_stake, threshold):
@@ -147,10 +147,10 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     products = _products(run, pl.Series([True]).new_from_index(0, run.computing.height), threshold)
     known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
-    # A size of 1 makes the matrix a vector, for which other sizes do not help.
+    # With a size of 1 a matrix is a vector, and padding its sizes does not help.
     rows = _rows_of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    # Kernels in replays of a CUDA graph have no op. Their names and grids match those of kernels that ops launched
-    # before the capture.
+    # Kernels in replays of a CUDA graph have no op. They are recognised because kernels that ops launched before the
+    # capture have the same names and grids.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
     rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
     yield from _evidence(run, rows.drop("step"), threshold, ("sizes", "sizes"), "possible")
@@ -158,8 +158,8 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
     """Returns the sizes of the matrices that an op multiplies. For a product these are the last two sizes of each
-    tensor in "[[64, 1023], [1023, 64]]". For a convolution they are the channels of its weight. Returns None if the
-    sizes are unknown, or if the op is neither a product nor a convolution."""
+    tensor, such as "[[64, 1023], [1023, 64]]". For a convolution they are the channels of its weight. Returns None if
+    the sizes are unknown, or if the op is neither a product nor a convolution."""
     if op is None or sizes is None or not re.match(ELIGIBLE, op):
         return None
     try:

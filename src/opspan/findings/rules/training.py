@@ -17,7 +17,7 @@ from opspan.findings.saved import merge, reduce, saved_ns
 
 _col = pl.col
 _STEP = r"^Optimizer\.step#"
-_TWICE = 2  # usual ratio of a backward to its forward: it computes two gradients, for the input and for the weight
+_TWICE = 2  # usual ratio of a backward to its forward: a backward computes the gradients of input and weight
 
 
 def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -41,8 +41,8 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     is_linked = ranges["link"] == LINKED
     if not is_linked.any():
         return
-    # Computing work, on devices or on the host, with its range. Collectives do not compute gradients, so they are left
-    # out.
+    # `took`: computing on devices or on the host, with its range. Collectives are left out, because they compute no
+    # gradients.
     if run.has_devices:
         took = run.computing.select(*PROCESS, "range", "ns", "work")
     else:
@@ -93,8 +93,8 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-# Share of the run's time: a backward must take at least this much longer than twice its forward, and the forward must
-# take at least half of this.
+# Share of the run's time: a backward must take at least this much more than twice its forward's time. The forward must
+# take at least half of this share.
 _LEAST = 0.02
 
 RULES = (

@@ -17,7 +17,7 @@ _col = pl.col
 
 def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     """Returns a function that finds how much sooner the run would have ended if the host had not waited for devices for
-    these reasons. Without the waits, the host would be ahead of the devices by their time."""
+    these reasons. Without the waits, the host would be ahead of the devices by the length of the waits."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
@@ -44,8 +44,8 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
 
 def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Adds the other waits of the same ops, because an op may wait in several calls, such as a copy and a synchronising
-    call after it."""
+    """Adds all other waits in the same ops. An op may wait in several calls, for example in a copy and in a
+    synchronising call after it."""
     is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
     ops = waits["range"].drop_nulls().unique()
     ops = ops.filter(is_op.gather(ops))
@@ -55,7 +55,7 @@ def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ops that waited to fetch a value. A program that does not wait would not call these ops."""
+    """Returns the ops that waited to fetch a value. Without the waits, the program would not need these ops."""
     ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
     mine = ops[waits["range"].drop_nulls().unique()]
     both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
@@ -63,12 +63,12 @@ def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Returns a function that finds how much sooner the run would have ended if these calls took no time. Calls in the
-    first step do not count, because they are one-time work."""
+    """Returns a function that finds how much sooner the run would have ended if calls that waited for these reasons
+    took no time. Calls in the first step do not count, because they are one-time work."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:
-            return  # such calls are usual at the start, which is part of a run without steps
+            return  # a run without steps includes its start, where these calls are usual
         waits = run.analysis.waits.filter(_col("why").is_in(reasons))
         waits = run.add_names(rows_in_steps(run, waits, is_late=True))
         at_stake = saved_ns(run, leave_out(run, stretches=waits), threshold)
