@@ -4,9 +4,9 @@
         future = executor.submit(function, argument)
 
 The executor passes tasks to dask's executor. The scheduler decides which worker reads a file, and repeats the tasks of
-a worker that dies. Before the first task, this module checks that the scheduler answers and has workers, and that the
-workers have the same version of opspan and see the files. If all workers are gone, this module cancels the tasks, so
-that the caller does not wait forever.
+a worker that dies. Before the first task, this module checks that the scheduler answers and has workers. It also checks
+that the workers see the files, and have the same version of opspan. If all workers are gone, this module cancels the
+tasks, so that the caller does not wait forever.
 """
 
 from __future__ import annotations

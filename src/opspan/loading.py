@@ -344,8 +344,8 @@ def _read(
         part, steps = narrowed(lambda window: read_file(path, source, window), window)
         if not _launches_graphs(part) and not _has_compiled_calls(part):
             return _with_captures(part, path, captures), steps
-    # Reads the whole trace before cutting it, because captures of graphs and the compiler's log may lie outside of the
-    # window, and because only complete replays are recognised.
+    # Reads the whole trace before cutting it. Captures of graphs and the compiler's log may lie outside of the window,
+    # and only complete replays are recognised.
     trace = _with_captures(_with_devices(read_file(path, source), devices), path, captures)
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)
 

@@ -266,8 +266,8 @@ def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each row of `work` (such as a kernel or a copy), the row of the call that launched it, and whether
-    another call may have launched it instead."""
+    """Returns, for each row of `work` (such as a kernel or a copy), the row of the call that launched it. Also returns
+    whether another call may have launched it instead."""
     return _of_rows("match", calls, work)
 
 
@@ -279,7 +279,7 @@ def nearest(parents: pl.DataFrame) -> pl.Series:
 
 def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Returns two device times for each row of `parents`: the time of the work (such as kernels and copies) that
-    belongs to the row itself, and the time of its own and all its descendants' work."""
+    belongs to this row, and the same with the work of all descendants."""
     return _of_rows("rollup", parents, work)
 
 

@@ -95,8 +95,8 @@ class ChromeFile:
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
     ) -> Iterator[T]:
         """Calls `make` with frames of some events each, on several threads, and yields the results. A frame has the
-        columns ph, cat, name, pid, tid, pid_text and tid_text (for ids that are not numbers), id, ts_ns, dur_ns, the
-        columns of `args`, and `rest`, the JSON of all other args."""
+        columns ph, cat, name, pid, tid, id, ts_ns and dur_ns. The columns pid_text and tid_text hold ids that are not
+        numbers. It also has the columns of `args`, and `rest`, the JSON of all other args."""
         rows = [(arg.column, key, arg.as_) for arg in (*args, Arg("cat", _CATEGORY, stems)) for key in arg.keys]
         columns = pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
         try:
@@ -296,7 +296,7 @@ def _needed(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> 
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> pl.DataFrame:
-    """Adds args to `rest` if they were read into a column that is not one of `columns`."""
+    """Puts args back into the JSON `rest` if the columns that they were read into are not selected."""
     if "rest" not in columns:
         return rows
     unread = [arg for arg in args if arg.column in rows.columns and arg.column not in columns]

@@ -1,9 +1,9 @@
-"""Finds the rows that have given keys, which are numbers. The numbers are mostly close together, so a list with an
-entry for every number from the least to the greatest key gives the row of a key. If all these numbers are keys, the row
+"""Finds the rows that have given keys, which are numbers. The numbers are mostly close together. So a list has an entry
+for every number from the least to the greatest key: the key's row, or null. If all these numbers are keys, the row
 follows from the key itself. A join takes ten times as long.
 
-The functions compute with Series instead of queries over frames, because most tables are small, and a query costs as
-much time as processing a thousand rows.
+The functions compute with Series instead of queries over frames, because most tables are small. A query costs as much
+time as processing a thousand rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import polars as pl
 
 from opspan.row_numbers import ROW_NUMBER
 
-_CLOSE = 4  # the list may be this many times as long as `keys`, and at least as long as `wanted`
+_CLOSE = 4  # the list may be this many times as long as `keys`, or as long as `wanted` if that is more
 _STRETCHES = 8
 _FEW = 64  # up to this many rows, a Python dict is faster than a query
 

@@ -4,9 +4,9 @@ It never changes a user's file, and creates no files next to it. If a file has a
 be rolled back, the file is copied and the copy is repaired. A file that cannot be read at all raises an error with a
 one-line message. A partly damaged file is read as far as possible, and the damage is counted.
 
-It runs no code from the file. It reads only real tables and stored columns, because a view, a virtual table or a
-computed column is a program of the file's author, which may never end. A query returns at most as many rows as fit into
-the file, because damaged pages may refer to each other in a circle.
+It runs no code from the file. A view, a virtual table or a computed column is a program of the file's author, which may
+never end. So only real tables and stored columns are read. A query returns at most as many rows as fit into the file,
+because damaged pages may refer to each other in a circle.
 
 The readers know what the tables mean.
 """
@@ -71,7 +71,7 @@ LEAST_ROW_BYTES = 4
 # this. A longer default would need memory in each of these rows.
 LONGEST_DEFAULT = 1_000
 
-# Errors that Python's sqlite3 raises: UnicodeDecodeError if an error message quotes a damaged schema.
+# Errors that Python's sqlite3 raises. It raises UnicodeDecodeError if an error message quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 

@@ -130,8 +130,9 @@ def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) ->
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Opens the file and yields its descriptor. The caller must open the file before SQLite does, and close it after
-    SQLite, because closing any descriptor of a file releases all locks that the process has on the file."""
+    """Opens the file and yields its descriptor. The caller opens the file before SQLite does, and closes it after
+    SQLite. Otherwise closing it would release SQLite's locks: closing any descriptor of a file releases all locks of
+    the process on it."""
     with open_file(path) as stream:
         yield stream.fileno()
 

@@ -29,8 +29,8 @@ _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|
 _RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
 _SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
 _NUMBERS = "([0-9]+)"
-# Recordings on one machine can be of one run only if the time between them is at most this long, or not longer than the
-# longest recording. The second value is for several machines, whose clocks may differ.
+# Recordings on one machine can be of one run only if the time between them is short: at most this long, or at most as
+# long as the longest recording. The second value is for several machines, whose clocks may differ.
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
 
 

@@ -90,8 +90,8 @@ class Tables:
     def replace(self, **frames: pl.DataFrame) -> Self:
         """Returns a trace with other frames.
 
-        If the new frames have other rows, columns that an analysis added are dropped from all other frames, because
-        they refer to rows that no longer exist. `events()` and the views compute them again.
+        If the new frames have other rows, columns that an analysis added are dropped from all other frames. They refer
+        to rows that no longer exist. `events()` and the views compute them again.
         """
         others = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
@@ -190,7 +190,7 @@ def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
 
 def own(frame: pl.DataFrame) -> pl.DataFrame:
     """Returns the rows without the profiler's own activity. The profiler may start long before the program's first
-    event, and write its buffers long after the last one, so its rows do not count for the length of a run."""
+    event, and write its buffers long after the last one. So its rows do not count for the length of a run."""
     if "is_overhead" not in frame.columns or not frame["is_overhead"].any():
         return frame
     return frame.filter(~frame["is_overhead"].fill_null(value=False))
