@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-# The text of a mark begins with this if it has the label of this run on a Pyroscope server.
+# A mark whose text begins with this names the label of this run on a Pyroscope server.
 PYROSCOPE_RUN = "pyroscope run_id="
 
 

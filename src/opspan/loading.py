@@ -288,8 +288,8 @@ def _launches_graphs(trace: Tables) -> bool:
 
 
 def _has_compiled_calls(trace: Tables) -> bool:
-    """Returns whether the trace runs compiled code and may have the compiler's log in marks. Traces of torch.profiler
-    do not have this log."""
+    """Returns whether compiled code ran in the trace, and marks of the trace may contain the compiler's log. Traces of
+    torch.profiler do not have this log."""
     from opspan.analysis.provenance import has_compiled_code
 
     return trace.metadata.source != "kineto" and trace.provenance.is_empty() and has_compiled_code(trace.ranges)

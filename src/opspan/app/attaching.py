@@ -1,4 +1,5 @@
-"""Asks running processes to record, for `opspan attach`."""
+"""Asks running processes to record, for `opspan attach`. A process listens if it waits at a socket for such
+requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Makes a process listen that does not listen yet. It uses sys.remote_exec of Python 3.14, with which one process makes
-another process of the same Python version run a file.
+"""Makes a process listen for `opspan attach` if it does not listen yet. It uses sys.remote_exec of Python 3.14, with
+which one process makes another process of the same Python version run a file.
 
 This needs permission to trace the other process: both processes have the same user, and containers often need the
 capability SYS_PTRACE.

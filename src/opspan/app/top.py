@@ -100,8 +100,8 @@ class Recorder:
 
 
 def start(command: Sequence[str]) -> tuple[int, Path]:
-    """Starts a program so that its Python processes listen. Returns the first process that listens, and the file with
-    the program's output."""
+    """Starts a program so that its Python processes listen for `opspan attach`. Returns the first process that listens,
+    and the file with the program's output."""
     log, file = _new_log()
     with private_files.claimed(None, "opspan-top-") as folder, run_notes.collect(folder) as (path, notes):
         with file:

@@ -42,7 +42,7 @@ def ints(names: str) -> dict[str, Type]:
 
 
 def enumeration(names: str) -> dict[int, str]:
-    """Returns the names in a text such as "a, b, c" by number, from 0 on."""
+    """Maps 0, 1, 2, ... to the names in a text such as "a, b, c"."""
     return dict(enumerate(names.split(", ")))
 
 
