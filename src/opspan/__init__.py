@@ -1,8 +1,8 @@
 """opspan labels every PyTorch op under any profiler, and reads any profiler's result back as one table.
 
 This file only maps each public name to its module. A name is imported when it is first used, so `import opspan` is fast
-and loads neither polars nor torch. Editors and type checkers read the imports. A running program uses the table below
-the imports.
+and loads neither polars nor torch. The imports below are only for editors and type checkers. A running program uses the
+table below the imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Parses addresses of files on other machines, checks which of them can be read, and shows them without secrets.
+"""Parses addresses of files on other machines, checks which schemes opspan can fetch, and shows addresses without
+secrets.
 
     file_of("run/rank0.json")                     -> Path
     file_of("https://me:word@host/rank0.json?k=1") -> Address; as text: https://host/rank0.json?...
@@ -19,7 +20,7 @@ from opspan.errors import UsageError, WriteError
 from opspan.printable import shortened
 
 # Maps a scheme to the package that fetches its addresses. Other schemes are errors, because some schemes of fsspec open
-# files of this machine, start programs, or lead to another address.
+# local files, start programs, or redirect to another address.
 SCHEMES = {
     "https": "aiohttp",
     "http": "aiohttp",
@@ -88,8 +89,8 @@ def shown(text: str) -> str:
 
 
 def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File:
-    """Converts what the user gave to the path of a local file or to the address of a remote file. At most `most_bytes`
-    may be fetched from an address."""
+    """Converts the user's text to the path of a local file or to the address of a remote file. At most `most_bytes` may
+    be fetched from the address."""
     text = os.fspath(path)
     if isinstance(path, Address):
         return path
@@ -115,7 +116,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
 
 
 def recorded_file(text: str) -> File:
-    """Returns the path or the address that a trace has stored as its origin. `text` may be any text."""
+    """Returns the path or the address of the file from which a saved trace was read. `text` may be any text."""
     return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
 
 

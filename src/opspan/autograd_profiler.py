@@ -1,6 +1,6 @@
-"""Has the names of torch.autograd.profiler, so that a user only has to change an import line.
+"""Offers the names of torch.autograd.profiler, so that a user only has to change an import line.
 
-Like opspan/__init__.py, it only maps each name to its module, so importing it loads neither torch nor polars.
+Like opspan/__init__.py, this file only maps each name to its module. So importing it loads neither torch nor polars.
 """
 
 from __future__ import annotations

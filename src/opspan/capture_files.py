@@ -2,8 +2,7 @@
 
 PID-TIME.opspan                 a capture: the events of one process on the CPU (docs/formats/capture.md)
 PID-TIME.000001.opspan          a segment of a capture, if it is a rolling recording
-PID-TIME.N.device.json          a torch.profiler trace of events on devices: the N-th that torch recorded during the
-                                capture
+PID-TIME.N.device.json          a device file: a torch.profiler trace of events on devices, the N-th of the capture
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
 MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
 
-# A device file has its times under this key: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
+# The key in a device file whose value has the file's times: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
 SESSION: Final = "opspan"
-# The byte offset and the size, in a capture's header, of the environment variables that tell a process its rank.
+# In the header of a capture, the byte offset and size of the environment variables that tell a process its rank.
 ENVIRONMENT_AT: Final = 3232
 ENVIRONMENT_BYTES: Final = 832
 
@@ -28,12 +27,13 @@ def device_file(capture: Path, number: int) -> Path:
 
 
 def segments(path: Path) -> list[Path]:
-    """Returns the segments of a rolling recording that still exist, in order of time. `path` is any of its files."""
+    """Returns the segments of a rolling recording that still exist, in order of time. `path` is any segment of the
+    recording."""
     return sorted(path.parent.glob(f"{path.name.partition('.')[0]}.*{CAPTURE}"))
 
 
 def captures(folder: Path) -> list[Path]:
-    """Returns the captures in a folder, sorted by name. So captures of the same process are in order of time."""
+    """Returns the captures in a folder, sorted by name. So captures with the same process id are in order of time."""
     return sorted(folder.glob(f"*{CAPTURE}"))
 
 

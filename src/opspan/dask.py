@@ -1,12 +1,12 @@
-"""Checks a dask.distributed cluster whose workers will read files. No other module uses dask.
+"""Checks a dask.distributed cluster whose workers will read files. Only this module uses dask.
 
     with cluster("tcp://scheduler:8786", files) as (executor, at_once):
         future = executor.submit(function, argument)
 
-The executor is dask's own, as in `Ranks(executor=client.get_executor())`. The scheduler decides which worker reads a
-file, and repeats the tasks of a worker that dies. Before the first task, this module checks that the scheduler answers
-and has workers, and that the workers have the same version of opspan and see the files. If no worker is left, this
-module cancels the tasks, so that nobody waits for them forever.
+The executor passes tasks to dask's executor. The scheduler decides which worker reads a file, and repeats the tasks of
+a worker that dies. Before the first task, this module checks that the scheduler answers and has workers. It also checks
+that the workers see the files, and have the same version of opspan. If all workers are gone, this module cancels the
+tasks, so that the caller does not wait forever.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from opspan.printable import listed, shortened
 from opspan.version import VERSION
 
 PATIENCE_S = 10.0  # seconds to wait until a scheduler answers and has a worker
-ABANDONED_S = 30.0  # seconds to wait for a worker if all have died; they may be restarted meanwhile
+ABANDONED_S = 30.0  # seconds to wait for a worker if all have died, because they may be restarted
 _LOOKS_S = 0.5
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+", re.IGNORECASE)
-_MOST_LOOKED_AT = 100  # about how many files to check; a worker that sees them probably sees the others, too
+_MOST_LOOKED_AT = 100  # about how many files to check; a worker that sees these files probably sees all files
 _LOGGERS = ("distributed", "tornado")
 
 Seen = tuple[str, int]  # the path of a file, and its size in bytes, which is 0 if unknown
@@ -66,7 +66,7 @@ def cluster(address: str, files: Sequence[Seen]) -> Iterator[tuple[Executor, int
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    if not _ADDRESS.fullmatch(address):  # dask itself starts a cluster if it gets no address
+    if not _ADDRESS.fullmatch(address):  # given an empty address, dask would start a cluster itself
         raise UsageError(f"{address!r} is no address of a scheduler; expected such as tcp://127.0.0.1:8786")
     distributed = _distributed()
     with ThreadPoolExecutor(1) as thread:  # asyncio may already run in this thread, as in a notebook
@@ -96,8 +96,8 @@ def quiet() -> None:
 
 
 def _check_scheduler(address: str) -> None:
-    """Raises a ClusterError if no scheduler answers. This is checked before making a Client, which would wait forever
-    if a server answers that is not a scheduler."""
+    """Raises a ClusterError if no scheduler answers. This check comes before making a Client, because a Client waits
+    forever if a server that is not a scheduler answers."""
     distributed = _distributed()
 
     async def identity() -> None:
@@ -164,8 +164,8 @@ def unseen(files: Sequence[Seen]) -> str | None:
 
 
 class _WatchingExecutor(Executor):
-    """Passes tasks to dask's executor. If there has been no worker for a while, cancels all tasks, because they would
-    wait forever."""
+    """Passes tasks to dask's executor. If there is no worker for ABANDONED_S seconds, cancels all tasks, because they
+    would wait forever."""
 
     def __init__(self, client: Any) -> None:
         self.why: str | None = None

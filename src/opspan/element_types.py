@@ -1,12 +1,13 @@
-"""Finds the type and size of a tensor's elements by a name as torch, compilers and collective libraries write it.
+"""Finds the type and size of a tensor's elements by the name that torch, a compiler or a collective library gives the
+type.
 
     type_of("c10::BFloat16") -> ElementType("float", 2, "bf16")
     type_of("long int"), type_of("__int64"), type_of("long long") -> ElementType("integer", 8, None)
     type_of("whatever else") -> None
 
-A trace may have the compiler's name of a C++ type (GCC's `short unsigned int` is `unsigned short` for Clang and MSVC,
-and MSVC also writes `struct c10::Half`), torch's names (Float, Half, float32), or NCCL's names (bf16, f8e4m3). A name
-may be any text, and an unknown name has no size.
+A trace may have a compiler's name of a C++ type: GCC's `short unsigned int` is `unsigned short` for Clang and MSVC, and
+MSVC also writes `struct c10::Half`. It may also have torch's names (Float, Half, float32), or NCCL's names (bf16,
+f8e4m3). A name may be any text, so a name may be unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# Types of arguments that are not tensors: Kineto's names, and the names of torch's IValue.
+# Types of arguments that are not tensors, by Kineto's names and by the names of torch's IValue.
 NO_TENSOR = frozenset(
     "Scalar ScalarList GenericList GenericDict None Storage Double ComplexDouble Int UInt SymInt SymFloat SymBool Bool "
     "Tuple String Blob Future Await Device Stream Object PyObject Uninitialized Capsule RRef Quantizer Generator "
@@ -51,7 +52,7 @@ _OF_MSVC = re.compile(r"\b(struct|class|enum) ")
 _SCOPES = re.compile(r"\b(c10|at|torch)(::|\.)")
 _FLOAT8 = re.compile(r"float8_e[0-9]m[0-9]\w*|f8e[0-9]m[0-9]")
 _SIZED = re.compile(r"q?u?int(8|16|32|64)(_t)?|__int(8|16|32|64)|[iu](8|16|32|64)|bits(8|16)")
-# Types smaller than a byte. In torch, an element of such a type takes one byte, which may hold several values.
+# Types smaller than a byte. An element of such a type takes one byte in torch, and this byte may hold several values.
 _IN_A_BYTE = re.compile(r"dummy_u?int1_7_t<[1-7]u?>|u?int[1-7]|quint[24]x[24]|bits[124]x[248]")
 _INTEGER_WORDS = frozenset(("signed", "unsigned", "short", "int", "long", "__int64"))
 
@@ -84,7 +85,7 @@ def _integer(plain: str) -> ElementType | None:
 
 
 def names_in(text: str | None) -> list[str]:
-    """Returns the names in a JSON text such as ["float", "TensorList", ""]. Raises ValueError for other texts."""
+    """Returns the type names in a JSON text such as ["float", "TensorList", ""]. Raises ValueError for other texts."""
     try:
         names = json.loads(text or "[]")
     except RecursionError as error:

@@ -66,12 +66,13 @@ class NothingToProfile(UsageError, AssertionError):
 
 
 class NoSuchStep(UsageError):
-    """The requested steps are not in the trace. If the trace is a cycle of a process, another cycle may have them."""
+    """The requested steps are not in the trace. If the trace is one cycle of a process (one of its files), another
+    cycle may have these steps."""
 
 
 class NoNumberedSteps(NoSuchStep):
-    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. Analysing the trace may find steps in
-    another way."""
+    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. An analysis of the trace may find its
+    steps without these ranges."""
 
 
 class ReadError(OpspanError):

@@ -1,7 +1,7 @@
-"""Opens files that the user or another program named, in a way that cannot block the program.
+"""Opens files that the user or another program named, without the risk of blocking the program.
 
-A path may be that of a FIFO, a device or a socket instead of a file, especially if it was found in a folder. Opening a
-FIFO waits for a writer, and reading a device may never end.
+A path may lead to a FIFO, a device or a socket instead of a file, especially if the path was found in a folder. Opening
+a FIFO waits for a writer, and reading a device may never end.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Signals that ask a process to end, and for which a handler can be installed.
+# Signals that ask a process to end, and that a handler can catch.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_live: list[Path] = []  # temporary folders to delete if such a signal comes
+_live: list[Path] = []  # temporary folders to delete if one of the signals in `_ENDING` comes
 
 
 def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
@@ -49,14 +49,14 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
 @contextmanager
 def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
     """Opens a file and provides a path to the open file, for a library that opens files by path. This path is ASCII,
-    and stays valid if the file is moved. (If there is no /proc, it is the file's original path.)"""
+    and stays valid if the file is moved. On a system without /proc it is the file's original path."""
     with open_file(path) as stream:
         yield private_files.path_of(stream.fileno(), Path(path))
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a path exists. If this user may not search a folder in the path, returns False, while Path.exists
-    raises an error. Opening the path later gives a better error."""
+    """Returns whether a path exists. If this user may not search a folder in the path, returns False, whereas
+    Path.exists raises an error. The caller opens the path later, and that gives a better error."""
     return os.path.exists(path)  # noqa: PTH110
 
 
@@ -76,7 +76,7 @@ def check_folder(folder: Path) -> None:
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """Returns the size of a file in bytes without its holes. Limits apply to this size: holes take no disk space."""
+    """Returns the size of a file in bytes without its holes. Limits use this size, because holes take no disk space."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 
@@ -102,8 +102,8 @@ def copy_file(source: Path, target: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Provides a temporary folder for a `with` block. Deletes the folder at the end of the block, and also if a signal
-    ends the process before that."""
+    """Provides a temporary folder for a `with` block. Deletes the folder at the end of the block, or earlier if a
+    signal ends the process."""
     with private_files.claimed(None, prefix) as folder:
         _live.append(folder)
         changed = [number for number in _ENDING if _takes(number)]

@@ -2,9 +2,9 @@
 
 A forked process has only one thread, and most of polars would wait forever for the missing threads. In such a process,
 functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the results.
-The functions that users call are decorated, and not those that they call in turn, so that little is transferred. In
-other processes a decorated function makes one comparison more. The properties `shared_property` and `cached_frame` do
-the same for values that an object computes once.
+The decorator is on the functions that users call, not on inner ones, so that little data is transferred. In other
+processes the decorator costs one comparison per call. The properties `shared_property` and `cached_frame` do the same
+for values that an object computes once.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_PATIENCE_S = 1.0  # the most seconds to wait until new threads have names
+_PATIENCE_S = 1.0  # the most seconds to wait until polars' new threads have names
 
-# Calls that the new process must repeat before it runs a function, such as the calls that registered formulas.
+# Calls that the new process must repeat before it runs a function, such as the registration of formulas.
 carried: dict[str, tuple[Callable[..., Any], Any]] = {}
-_has_started = False  # True if polars had started its threads before some fork; a forked process inherits the value
+_has_started = False  # True if polars had threads at an earlier fork; a forked process inherits the value
 _is_cut_off = False
 _answers = False
-_was_before_us = "polars" in sys.modules  # if True, a fork may have happened before this module could see it
+_was_before_us = "polars" in sys.modules  # if True, a fork may have happened before this module could watch forks
 
 
 def is_cut_off() -> bool:
-    """Returns whether polars cannot be used, because this process was forked after polars had started its threads."""
+    """Returns whether this process cannot use polars, because it was forked after polars had started its threads."""
     return _is_cut_off or (_was_before_us and not _has_threads())
 
 
@@ -79,10 +79,11 @@ def method_elsewhere(function: F) -> F:
 
 
 class shared_property(cached_property[T_co]):  # noqa: N801  # stands beside property
-    """A cached property. If two threads need it at once, the second waits for the first.
+    """A cached property. If two threads need the value at once, the second thread waits for the first.
 
-    cached_property does not do this. Before Python 3.12 it had one lock for all objects of a class. Since then it has
-    no lock, and two threads may compute the same value twice."""
+    cached_property differs from this. Before Python 3.12 it had one lock for all objects of a class. Since then it has
+    no lock, and two threads may compute the same value twice.
+    """
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
@@ -105,8 +106,8 @@ class shared_property(cached_property[T_co]):  # noqa: N801  # stands beside pro
 
 
 class cached_frame(cached_property[T]):  # noqa: N801  # named like cached_property
-    """A cached property that holds a data frame. If another process must compute the frame, that process computes all
-    cached frames of the object at once, because a program usually reads several."""
+    """A cached property that holds a data frame. If another process must compute the frame, it computes all cached
+    frames of the object at once, because a program usually reads several of them."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
@@ -124,7 +125,7 @@ class cached_frame(cached_property[T]):  # noqa: N801  # named like cached_prope
 
 
 def all_frames(owner: object) -> dict[str, Any]:
-    """Returns the frames of an object by name."""
+    """Returns the cached frames of an object by name."""
     members = {name: member for kind in type(owner).__mro__ for name, member in vars(kind).items()}
     return {name: getattr(owner, name) for name, member in members.items() if isinstance(member, cached_frame)}
 
@@ -159,7 +160,7 @@ def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def refuse(what: str) -> None:
-    """Raises an error if polars cannot be used in this process, because it would wait forever."""
+    """Raises an error if polars cannot be used in this process, because a call of polars would wait forever."""
     if is_cut_off():
         raise _impossible(f"{what} has no way around that")
 
@@ -220,7 +221,7 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process. If polars has not started them yet, it does so first."""
+    """Returns whether polars' threads run in this process. Makes polars start its threads first, if it has not yet."""
     import polars as pl
 
     pl.thread_pool_size()
@@ -233,7 +234,7 @@ def _has_threads() -> bool:
 
 
 def _threads_run() -> bool:
-    """Returns whether threads with polars' names exist; True if the names cannot be read."""
+    """Returns whether this process has threads with polars' names, or True if the names cannot be read."""
     name = f"{os.environ.get('POLARS_THREAD_NAME', 'polars')}-"
     try:
         tasks = os.listdir("/proc/self/task")  # noqa: PTH208  # the quickest way; it runs before every fork
@@ -242,7 +243,7 @@ def _threads_run() -> bool:
     for task in tasks:
         with suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:  # noqa: PTH123
             before, is_named, number = comm.read().rstrip().partition(name)
-            # Ignores polars' threads that have no number in their names, because a forked process does not need them.
+            # Counts only threads with a number after the name. A forked process does not need polars' other threads.
             if is_named and not before and number.isdigit():
                 return True
     return False

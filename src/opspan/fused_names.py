@@ -1,13 +1,13 @@
-"""Reads the ops in the names of kernels that torch.compile made.
+"""Reads the names of ops from the names of kernels that torch.compile made.
 
     fused_ops("triton_poi_fused_add_native_layer_norm_2") -> FusedOps(ops=("aten::add", "aten::native_layer_norm"),
         is_cut=False)
     extern_op("extern_kernels.mm") -> "aten::mm"
 
-The compiler joins the names of the ATen ops that a kernel was made from, without overloads, with underscores, and puts
-a number after them. Names of ops have underscores themselves, so the names of torch's ops must be known to tell them
-apart. Other words in a row are one op of the user's, whose namespace is not known. A name without a number at its end
-was cut.
+A kernel's name consists of the ATen ops that the kernel was made from, without overloads, joined with underscores, and
+a number. Names of ops contain underscores, too, so only a list of torch's ops shows where a name ends. Consecutive
+words outside of that list are taken as one custom op, whose namespace is not known. A kernel's name without a number at
+its end was cut.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# graph_0_ is the prefix of ranges of C++ kernels. poi, per, red, tem, for and others are kinds of Triton kernels.
+# graph_0_ is the prefix of ranges of C++ kernels. The letters after triton_ are the kind of a Triton kernel, such as
+# poi, per, red, tem or for.
 _FUSED = re.compile(r"(?:graph_\d+_)?(?:triton_[a-z]{2,6}|cpp|cuda|cutlass|cutedsl|rocm|pallas|mps)_fused(?:_(.*))?")
 _NUMBER = re.compile(r"(?:^|_)\d+$")
 _OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
 _GRAPH = re.compile(r"^graph_(\d+)_(?=(?:cpp|triton)_)")
-LONGEST = 4_096  # no name of a kernel is longer
-_MOST_WORDS = 9  # the most words of a name of an op of torch
+LONGEST = 4_096  # kernel names are cut to this many characters; real ones are shorter
+_MOST_WORDS = 9  # the most words, joined with underscores, in the name of an op of torch
 
 
 class FusedOps(NamedTuple):
@@ -32,7 +33,7 @@ class FusedOps(NamedTuple):
 
 @lru_cache(65_536)
 def fused_ops(kernel: str) -> FusedOps | None:
-    """Returns the ops that the name says, or None if it is no name of a kernel that the compiler made."""
+    """Returns the ops in a kernel's name, or None if torch.compile did not make the name."""
     match = _FUSED.fullmatch(kernel[:LONGEST])
     if match is None:
         return None
@@ -42,27 +43,29 @@ def fused_ops(kernel: str) -> FusedOps | None:
     words = (text if number is None else text[: number.start()]).split("_")
     ops = _ops(words) if words != [""] else []
     if is_cut and ops and ops[-1] not in _NAMES:
-        ops.pop()  # only a part of the op's name is there
+        ops.pop()  # the op's name was cut, too
     return FusedOps(tuple(f"aten::{op}" if _is_known(op) else op for op in dict.fromkeys(ops)), is_cut)
 
 
 def without_graph(name: str) -> tuple[str, int | None]:
-    """Returns the name of the kernel that a range is named after, and the number of the graph before it."""
+    """Splits the name of a range into the kernel's name and the number of its graph, which is None if the name has
+    none."""
     match = _GRAPH.match(name[:LONGEST])
     return (name, None) if match is None else (name[match.end() :], int(match[1]))
 
 
 def op_of(function: str) -> str:
-    """Returns the name of an op as in traces: aten::mm for torch.ops.aten.mm.default. Other names are unchanged."""
+    """Returns the name of an op as traces have it: aten::mm for torch.ops.aten.mm.default. Other names are
+    unchanged."""
     match = _OP.fullmatch(function)
     return function if match is None else f"{match[1]}::{match[2]}"
 
 
 def extern_op(kernel: str) -> str | None:
-    """Returns the op that an extern kernel is: aten::mm for extern_kernels.mm."""
+    """Returns the op that an extern kernel runs: aten::mm for extern_kernels.mm. Returns None for other kernels."""
     if kernel.startswith("extern_kernels."):
         return f"aten::{kernel.removeprefix('extern_kernels.')}"
-    if kernel.startswith("aoti_torch_"):  # aoti_torch_cuda_mm_out, of programs compiled ahead of time
+    if kernel.startswith("aoti_torch_"):  # such as aoti_torch_cuda_mm_out in programs that were compiled ahead of time
         name = kernel.removeprefix("aoti_torch_").partition("_")[2]
         return f"aten::{name.removesuffix('_out')}" if name else None
     if kernel.startswith("aten."):
@@ -76,7 +79,7 @@ def _ops(words: list[str]) -> list[str]:
     count = len(words)
     best: list[tuple[int, int, int]] = [
         (0, 0, 0)
-    ]  # by number of words: unknown words, names, and words of the last name
+    ]  # best[n] is the best split of the first n words: its unknown words, its names, and the words of its last name
     for end in range(1, count + 1):
         unknown, names, _ = best[end - 1]
         choice = (unknown + 1, names + 1, 0)
@@ -108,10 +111,10 @@ def _end_run(strange: list[str], ops: list[str]) -> None:
 
 
 def _is_known(name: str) -> bool:
-    return name in _NAMES or (name.endswith("_") and name[:-1] in _NAMES)  # copy_ is copy in place
+    return name in _NAMES or (name.endswith("_") and name[:-1] in _NAMES)  # copy_ is the in-place variant of copy
 
 
-# The ops of torch that have a kernel of their own, and that the compiler fuses.
+# The ops of torch that have a kernel of their own and that torch.compile fuses.
 _NAMES = frozenset(
     """
 t abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint alias all allclose amax amin aminmax

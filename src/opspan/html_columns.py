@@ -1,4 +1,4 @@
-"""Makes an HTML table of columns of text for a notebook. text_columns.py makes a table for a terminal.
+"""Makes an HTML table from text columns for a notebook. text_columns.py makes a table for a terminal.
 
 The table has no colours, scripts or style sheets, so it looks like the notebook's other tables, also in dark mode.
 Texts may come from a trace, so they are escaped, and cut to a readable length.
@@ -25,8 +25,8 @@ _ALIGN = {"<": "text-align: left", ">": "text-align: right"}
 
 
 def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
-    """Returns the HTML of a table with sentences above and below it. Columns of texts (which a terminal may cut) are
-    left-aligned, and columns of numbers are right-aligned. A cell is cut to `longest` characters."""
+    """Returns the HTML of a table with sentences above and below it. Text columns, which have a `least` width, are
+    left-aligned. Other columns are aligned as in a terminal. A cell is cut to `longest` characters."""
     from xml.etree import ElementTree  # imported here, because only a notebook needs it
 
     frame = ElementTree.Element("div", {"class": _CLASSES, "style": "overflow-x: auto"})
@@ -39,7 +39,7 @@ def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), 
                 _cell(head, "th", column.title, column, longest)
         body = ElementTree.SubElement(grid, "tbody")
         for cells in zip(*(column.cells for column in columns), strict=True):
-            if not any(cells):  # leaves out the empty line that follows a stack
+            if not any(cells):  # leaves out the empty row that follows a stack
                 continue
             row = ElementTree.SubElement(body, "tr")
             for cell, column in zip(cells, columns, strict=True):
@@ -51,7 +51,7 @@ def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), 
 
 
 def more(count: int, how: str) -> list[str]:
-    """Returns a list with a sentence about the rows that are not shown, or an empty list if all are shown."""
+    """Returns a list with a sentence about the rows that are not shown, or an empty list if all rows are shown."""
     return [f"{count - ROWS:,} more: {how}"] if count > ROWS else []
 
 

@@ -1,4 +1,4 @@
-"""Converts the values of ops' arguments that are not tensors between opspan's form and torch.profiler's form.
+"""Converts the values of ops' non-tensor arguments between opspan's form and torch.profiler's form.
 
     opspan          [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                JSON with a value for each argument
     torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   JSON with a text for each argument
@@ -29,7 +29,8 @@ def values_of(text: str | None) -> list[Any]:
 
 
 def from_torch(text: str) -> str | None:
-    """Converts torch.profiler's text to opspan's text. Returns None if the text is not a list or has no known value."""
+    """Converts torch.profiler's text to opspan's text. Returns None if the text is not a list or if all its values are
+    unknown."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):

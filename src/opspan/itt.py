@@ -1,4 +1,4 @@
-"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT, while `opspan.annotate`
+"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT, whereas `opspan.annotate`
 sends to every sink (NVTX, ITT and captures)."""
 
 from __future__ import annotations

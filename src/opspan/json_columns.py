@@ -1,7 +1,6 @@
 """Converts columns of values to columns of JSON texts. Each function processes all rows at once, returns a polars
-expression or a Series, and escapes characters where JSON requires it. native.json_items, in contrast, writes a JSON
-object for each row of a frame.
-"""
+expression or a Series, and escapes characters where JSON requires it. To write a JSON object for each row of a frame,
+use native.json_items instead."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Characters that must be escaped in JSON, and three more. The last two would end a line in JavaScript.
+# Characters that must be escaped in JSON, and three more. The last two of these would end a line in JavaScript.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 
 
 def object_of(text: str | None) -> dict[str, Any]:
-    """Returns the object that a single text holds; an empty one if there is no text, or if it is not an object."""
+    """Returns the JSON object in a single text, or an empty dict if the text is missing or is not a JSON object."""
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -41,13 +40,13 @@ def real(value: pl.Expr) -> pl.Expr:
 
 
 def written(values: pl.Series, form: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
-    """Applies one of the functions above to a column: `written(names, text)`."""
+    """Applies one of the functions above to a column, as in `written(names, text)`."""
     return values.to_frame("").select(form(pl.col(""))).to_series()
 
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
     """Returns the first `counts` bytes of each row as a JSON string of hex digits."""
-    import numpy as np  # imported here, because only callers that use numpy call this function
+    import numpy as np  # imported here, because other functions of this module do not need numpy
 
     width = raw.shape[1]
     if not len(raw) or not width:

@@ -6,8 +6,8 @@ grammar.
 
 The grammar covers opspan's labels and the labels of all releases of torch. It is implemented three times: native code
 writes labels (native/sinks/text.cpp), native code parses columns of labels (native/columns/grammar.cpp), and the tests
-have a parser of their own. The tests check all three with one file of examples. Fields that a trace stores beside a
-label (payload, metadata) are a matter of the readers, and the meaning of fields is a matter of the analyses.
+have a separate parser. The tests check all three with one file of examples. The readers read fields that a trace stores
+beside a label (payload, metadata). The analyses know what the fields mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-PYROSCOPE_RUN = "pyroscope run_id="  # the begin of a mark that has the label of this run on a Pyroscope server
+# A mark whose text begins with this names the label of this run on a Pyroscope server.
+PYROSCOPE_RUN = "pyroscope run_id="
 
 
 class Kind(enum.IntEnum):
@@ -64,21 +65,22 @@ def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
 # --- kinds of ranges, guessed from the label
 
 _ENGINE = "autograd::engine::evaluate_function"
-# The begins of the names of some autograd nodes, such as AccumulateGrad and CopySlices. torch 0.4 wrote the second.
+# The names of some autograd nodes, such as AccumulateGrad and CopySlices, begin with one of these. torch 0.4 wrote the
+# second.
 _NODES = ("torch::autograd::", "N5torch8autograd")
-# The names of autograd nodes that torch generates end with a digit. In old torch and for custom Functions, the names
-# have no digit. Then the label must have a `seq`, because a user's range may also be named "MyBackward".
+# The names of autograd nodes that torch generates end with a digit. In old torch and for custom Functions they do not.
+# Then the label must also have a `seq`, because a user's range may be named "MyBackward", too.
 _NODE = "[^ ]+Backward[0-9]+"
 _NODE_WITH_SEQ = "[^ ]+Backward"
 # Ops have a namespace, except `detach` and `detach_`, which torch records inside aten::detach.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-# The begin of the name of a mark, before the number of a step. In a session without a schedule, the mark ends the step.
+# The name of a mark, up to the number of a step. In a session without a schedule, this mark ends the step.
 END_OF_STEP = "end of ProfilerStep#"
 
 
 def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
-    """Guesses the kind of a range from its label. Some files have the kind, so that there is no need to guess."""
+    """Guesses the kind of a range from its label, for files that do not state the kind."""
     if class_name is not None:
         return Kind.MODULE
     if name.startswith(_ENGINE):
@@ -93,7 +95,7 @@ def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
 
 
 def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
-    """Returns a polars expression that computes `kind_of` as a number. It is null for rows whose name is null."""
+    """Returns a polars expression that computes `kind_of` as a number, or null for rows whose name is null."""
     import polars as pl
 
     def kind(value: Kind) -> pl.Expr:
@@ -132,6 +134,7 @@ def parse_column(texts: pl.Series) -> pl.DataFrame:
     from opspan import native
 
     fields = native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
-    # Most columns are empty, because no label has the field. Made from a literal, an empty column takes no memory.
+    # Most columns are empty, because none of the labels has the field. Made from a literal, an empty column takes no
+    # memory.
     empty = (column for column in fields.iter_columns() if column.null_count() == len(column))
     return fields.with_columns(pl.lit(None, dtype=column.dtype).alias(column.name) for column in empty)

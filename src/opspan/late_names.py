@@ -1,5 +1,5 @@
-"""Gives a module public names that other modules define. A name is imported when it is first used, so that importing
-the module itself is fast."""
+"""Lets a module offer names that other modules define. A name is imported when it is first used, so that importing the
+module itself is fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         home, _, attribute = homes[name].partition(":")
         source = import_module(home)
         value = getattr(source, attribute) if attribute else source
-        setattr(sys.modules[module], name, value)  # so that later uses of the name do not call `find`
+        setattr(sys.modules[module], name, value)  # so that later uses of the name skip this function
         return value
 
     return find

@@ -4,8 +4,8 @@ library is complete. `native`, emit's `sinks` and views.page open these files.
 A library is checked before it is opened, because the loader maps as many bytes as the file's header states. If the file
 is shorter, a program that accesses the missing bytes is killed by SIGBUS, without an error in Python.
 
-The file system, often that of home folders or /tmp, may be mounted with the option noexec, so that no code on it can
-run. Then a copy of the library is loaded.
+A file system may be mounted with the option noexec, so that code on it cannot run. This is common for home folders and
+/tmp. Then a copy of the library is loaded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAGE = (
     "LICENSES.txt",
 )  # the files that are built from src/page; they are missing if the build failed
 
-# The header of a 64-bit ELF file: the offset of the sections, then sizes and counts.
+# The fields of the header of a 64-bit ELF file that are read here: the offset of the sections, then sizes and counts.
 _HEAD = struct.Struct("<40xQ6xHHHH")
 _PHDR = struct.Struct("<I4xQ16xQ")  # a segment's type, offset in the file, and (after two addresses) bytes in the file
 _ELF = b"\x7fELF"
@@ -102,8 +102,8 @@ def observer_sources() -> Path:
 
 
 def ready_made(git: str, abi: str, machine: str) -> Path:
-    """Returns the path of the ready-made observer for a torch. Only wheels have any. tools/observers gives them these
-    names."""
+    """Returns the path of the ready-made observer for a version of torch. Only wheels contain such files.
+    tools/observers gives them these names."""
     return folder() / "observers" / f"{git[:16]}-{abi}-{machine}.so"
 
 
@@ -116,23 +116,23 @@ def page(name: str) -> Path:
     try:
         later = page_built_later()
         private_files.check_folder(later)
-    except OSError:  # the folder is missing, or another user could have written it
+    except OSError:  # the folder is missing, or another user could have changed its files
         return installed
     return later / name
 
 
 def page_sources() -> Path:
-    """Returns the folder with the sources of the page and why.txt. It exists only if the page could not be built when
-    opspan was installed."""
+    """Returns the folder with the sources of the page and with why.txt. The folder exists only if the page could not be
+    built when opspan was installed."""
     return folder() / "page" / "unbuilt"
 
 
 def page_built_later() -> Path:
-    """Returns the folder in the user's cache for the page that is built from these sources. Raises OSError if this user
-    has no cache."""
+    """Returns the folder in the user's cache for the page that `opspan doctor --fix` builds from `page_sources`. Raises
+    OSError if this user has no cache."""
     digest = hashlib.sha256()
     for path in sorted(page_sources().rglob("*")):
-        # Leaves out the bytecode to which pip compiles build.py, because it depends on the version of Python.
+        # Leaves out the bytecode that pip makes from build.py, because it depends on the version of Python.
         if path.is_file() and path.name != "why.txt" and path.suffix != ".pyc":
             digest.update(path.name.encode() + path.read_bytes())
     return private_files.cache_folder() / f"page-{digest.hexdigest()[:16]}"
@@ -141,8 +141,8 @@ def page_built_later() -> Path:
 def check_whole(path: Path) -> None:
     """Raises an OSError if the file is shorter than its header states, or if it is for another processor.
 
-    The loader's own error for another processor is misleading: it says that there is no such file. A file that is not
-    an ELF file is not checked here, because the loader's error for it is clear.
+    For another processor, the loader's own error is misleading: it says that there is no such file. Files in other
+    formats than ELF are not checked here, because the loader's error for them is clear.
     """
     with path.open("rb") as file:
         head = file.read(_ENOUGH)
@@ -174,7 +174,7 @@ def _own_machine() -> str | None:
     try:
         with Path("/proc/self/exe").open("rb") as file:
             return _machine(file.read(64))
-    except OSError:  # no /proc here
+    except OSError:  # this system has no /proc
         return None
 
 
@@ -199,8 +199,8 @@ def may_run(descriptor: int) -> bool:
 
 def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
     """Returns the loaded library. `descriptor`: the open descriptor of a checked file, which is loaded even if another
-    file has its path now. The descriptor must stay open, because the loader identifies the library by the descriptor's
-    path, and would mistake a later file with that path for this library.
+    file has its path now. The descriptor must stay open. The loader identifies the library by the descriptor's path, so
+    if a later file got the same path, the loader would mistake it for this library.
 
     If the file system is mounted noexec, a copy is loaded: from memory or, if that fails, from a temporary folder.
     """

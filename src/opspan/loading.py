@@ -3,8 +3,8 @@
     load(path, ...)   -> Trace. The source of a file is recognised by content. Several files are the ranks of one run
     load_nsys(path)   -> EventList, a list like torch's. There is such a function for each vendor's tool
 
-`load_nsys(path)` is short for `load(path, source="nsys").events()`. It takes `strict` and `most_bytes` like `load`.
-Such functions are for people who know torch's load_nvprof. A new source does not need one.
+`load_nsys(path)` is short for `load(path, source="nsys").events()`. Like `load`, it takes `strict` and `most_bytes`.
+These functions are for people who know torch's load_nvprof. A new source does not need such a function.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def load(
 
 
 def paths_of(paths: PathOrPaths) -> tuple[str, ...]:
-    """Returns the paths as texts, also if there is only one."""
+    """Returns the paths as a tuple of texts, even if there is only one path."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return tuple(os.fspath(path) for path in several)
 
 
 def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
-    """Returns the window, which says which part of a trace to read, or None if the whole trace is to be read."""
+    """Returns the window, which says which part of a trace to read, or None to read the whole trace."""
     if between is None and step is None:
         return None
     from opspan.tables.window import Window
@@ -109,8 +109,8 @@ def load_nsys(path: str | os.PathLike[str], *, strict: bool = False, most_bytes:
 
 @forked.elsewhere
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """Returns the events of an nvprof database. Also reads all that load_nsys reads, because scripts use this function
-    for both."""
+    """Returns the events of an nvprof database. It also reads all files that load_nsys reads, because scripts use this
+    function for both tools."""
     from opspan.readers import sniffed
     from opspan.remote import local, with_address
 
@@ -125,7 +125,7 @@ def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_byte
     """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, compressed or not), as
     torch.profiler lists them.
 
-    In contrast, `opspan.load(path).events()` has only the ops, and merges none of them, as it does for every source.
+    In contrast, `opspan.load(path).events()` lists only ops, without merging any, as for every other source.
     """
     from opspan.events import profiler_events_of
 
@@ -155,7 +155,7 @@ def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = 
     """Reads what `vtune -report` printed, as text or as CSV with any delimiter. Returns it as a data frame.
 
     A summary becomes a frame with a row for each value (section, name, metric, value, text). Other reports have sums by
-    name. They are not events, but `Trace.with_metrics` adds these sums to a trace.
+    name. A report has no events, but `Trace.with_metrics` adds its sums to a trace.
     """
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
@@ -171,8 +171,8 @@ def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None =
 
 @forked.elsewhere
 def load_recording(path: Path) -> Trace:
-    """Returns the recording whose first file is this capture. It has the process, the processes that it forked, and
-    their devices. Other recordings in the folder are left out."""
+    """Returns the recording whose first file is this capture: the events of the process, of the processes that it
+    forked, and of their devices. Other recordings in the folder are left out."""
     from opspan.readers import with_compile_log
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
@@ -192,10 +192,10 @@ def read_all(
     captures: Sequence[str | os.PathLike[str]] = (),
     compiled: str | os.PathLike[str] | None = None,
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """Reads the files and joins them to one trace. Also returns its steps if they were needed to find the window.
-    `reduce` is called with each trace, and returns the part of it to keep. `cycle` selects one cycle of each process.
-    `unnamed` are files that the user did not name, but that are in a folder. If such a file cannot be read, that is
-    only an issue, unless no file can be read. `captures`, `compiled`: as in `load`."""
+    """Reads the files and joins them to one trace. Also returns the trace's steps if they were needed to find the
+    window. `reduce` is called with each trace, and returns the part of it to keep. `cycle` selects one cycle of each
+    process. `unnamed` are files that were found in a folder. If such a file cannot be read, that is only an issue,
+    unless no file at all can be read. `captures`, `compiled`: as in `load`."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -241,7 +241,8 @@ def read_all(
 
 
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
-    """Returns whether one of the other traces is another cycle of the same process, which may have the missing step."""
+    """Returns whether another cycle of the same process is in `others`, because that cycle may have the missing
+    step."""
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recorded_of
 
@@ -268,7 +269,7 @@ def _with_failed(trace: Tables, failed: Sequence[ReadError]) -> Tables:
 def read(
     file: File, source: str | None, window: Window | None, captures: Sequence[str | os.PathLike[str]] = ()
 ) -> PartAndSteps:
-    """Reads one trace. Also returns its steps if they were needed to find the window."""
+    """Reads one trace. Also returns the trace's steps if they were needed to find the window."""
     if isinstance(file, Path):
         return _read(file, source, window, captures)
     from opspan.remote import local, with_address
@@ -281,20 +282,22 @@ def read(
 def _launches_graphs(trace: Tables) -> bool:
     from opspan.analysis.launches import launches_graph
 
-    # A trace of several ranks was saved or exported by opspan, which had looked for captures then.
+    # A trace of several ranks was mostly saved or exported by opspan, which looked for captures before that. For other
+    # files with several ranks (of nsys and rocpd), captures are not searched.
     return len(trace.ranks) == 1 and bool(trace.work.height and launches_graph(trace.calls).any())
 
 
 def _has_compiled_calls(trace: Tables) -> bool:
-    """Returns whether compiled code runs in a trace that may have marks with the compiler's log. Traces of
-    torch.profiler have none."""
+    """Returns whether compiled code ran in the trace, and marks of the trace may contain the compiler's log. Traces of
+    torch.profiler do not have this log."""
     from opspan.analysis.provenance import has_compiled_code
 
     return trace.metadata.source != "kineto" and trace.provenance.is_empty() and has_compiled_code(trace.ranges)
 
 
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
-    """Gives the work of graph replays its ops, from recordings of the captures, or from the trace if it has them."""
+    """Finds the ops of the work that replayed graphs launched, in recordings of the graphs' captures, or in the trace
+    itself if it has the captures."""
     has_replays = _launches_graphs(trace)
     if not paths and not has_replays:
         return trace
@@ -325,8 +328,8 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
 def _read(
     path: Path, source: str | None, window: Window | None, captures: Sequence[str | os.PathLike[str]]
 ) -> PartAndSteps:
-    """Reads a trace. For a capture, also reads the files of its events on devices, which are in the same folder. Work
-    of graph replays gets its ops."""
+    """Reads a trace. For a capture file, also reads the device files in the same folder. Adds the ops of work that
+    graph replays launched."""
     from opspan.readers import read_file
 
     if window is None:
@@ -341,7 +344,8 @@ def _read(
         part, steps = narrowed(lambda window: read_file(path, source, window), window)
         if not _launches_graphs(part) and not _has_compiled_calls(part):
             return _with_captures(part, path, captures), steps
-    # Captures and the compiler's log may lie outside of the window, and a replay has to be whole to be found.
+    # Reads the whole trace before cutting it. Captures of graphs and the compiler's log may lie outside of the window,
+    # and only complete replays are recognised.
     trace = _with_captures(_with_devices(read_file(path, source), devices), path, captures)
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)
 

@@ -22,8 +22,9 @@ from opspan.row_numbers import ROW_NUMBER
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
-# The most bytes of a mangled name that is demangled. The demangler calls itself for the letters of a name, so a longer
-# name could overflow the stack. The result is limited, too, as a hundred letters may encode more than fits into memory.
+# The most bytes of a mangled name that is demangled. The demangler is recursive, so a longer name could overflow the
+# stack. The length of the result is limited, too, because a mangled name of a hundred letters may stand for more text
+# than fits into memory.
 _LONGEST_MANGLED: Final = 16 << 10
 NO_KIND: Final = 16  # the number that `cut` gives to a piece of time without a kind; it is greater than all kinds
 _SPARE_BYTES: Final = 1024
@@ -100,7 +101,7 @@ _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Result:
-    """A frame that native code made. `close` frees the columns that were not passed on to polars."""
+    """A frame that native code made. `close` frees the columns that polars did not take over."""
 
     def __init__(self) -> None:
         self.schema = _Schema()
@@ -123,7 +124,7 @@ class _Result:
             column = _Result()
             for part, child in ((column.schema, schemas[number]), (column.array, arrays[number])):
                 ctypes.memmove(ctypes.byref(part), child, ctypes.sizeof(part))
-                child.contents.release = type(part.release)()  # `column` has the data now; the frame must not free it
+                child.contents.release = type(part.release)()  # `column` owns the data now, not the frame
             name = (column.schema.name or b"").decode()
             columns.append(pl.Series(name, column))
             column.close()
@@ -194,7 +195,8 @@ def _of_rows(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 
 
 def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> list[pl.Series]:
-    """Calls a function of interface.h. It finds columns by name. A frame with several chunks is first joined to one."""
+    """Calls a function of interface.h, which finds columns by name. A frame with several chunks is first joined to
+    one."""
     forked.refuse("this analysis")
     function = _load()[name]
     # The capsules own the streams, so they must exist until the call ends.
@@ -220,8 +222,8 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 
 
 def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Returns the parent, depth and self time of each range. If a range has no end, also returns the ends that ranges
-    get. `end_ns`: the end of the trace, which becomes the end of open ranges."""
+    """Returns the parent, depth and self time of each range. If some ranges have no end, also returns the ends of all
+    ranges. `end_ns`: the end of the trace, which becomes the end of open ranges."""
     return _of_rows("nest", ranges, number=end_ns)
 
 
@@ -236,35 +238,36 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 
 
 def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Returns the union of the time spans of both frames, for one group after another: stretches of time in order,
-    which do not touch. The columns by0, by1, ... define the groups, if present. The column `row` of the result is the
-    number of a row of the group. Rows of `others` are numbered after those of `spans`."""
+    """Returns the union of the time spans of both frames, separately for each group of rows. The union is a list of
+    stretches of time, in order, which do not touch. The columns by0, by1, ... define the groups, if present. The column
+    `row` of the result is the number of one row of the stretch's group. Rows of `others` are numbered after those of
+    `spans`."""
     return _of_rows("cover", spans, others)
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
-    """Returns how many ns of each stretch of time are covered by the spans of its group. The number is null if the
-    stretch has no begin or no end."""
+    """Returns how many ns of each stretch of time are covered by the spans of the stretch's group. The number is null
+    if the stretch has no begin or no end."""
     return _of_rows("covered", spans, stretches)["ns"]
 
 
 def within(points: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns pairs of row numbers: a row of `points`, and a row of `stretches` that is of the same group and contains
+    """Returns pairs of row numbers: a row of `points`, and a row of `stretches` that is in the same group and contains
     the point's `time_ns`."""
     return _of_rows("within", points, stretches)
 
 
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Cuts stretches of time on threads at each begin and end of a span on the same thread. Returns a row for each
-    piece, with the columns stretch, start_ns, end_ns, range and kind. A span either has a kind or is a range. `range`
-    is the row of the innermost open range; if the stretch has no thread, it is the range of the stretch. `kind` is the
-    highest kind of the open spans; if there is none, it is the kind of the stretch, or NO_KIND."""
+    piece, with the columns stretch, start_ns, end_ns, range and kind. A span is a range or has a kind. `range` is the
+    row of the innermost open range; for a stretch without a thread, it is the stretch's own range. `kind` is the
+    highest kind of the open spans, else the kind of the stretch, else NO_KIND."""
     return _of_rows("cut", stretches, spans)
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each row of `work` (such as a kernel or a copy), the row of the call that launched it, and whether
-    another call may have launched it instead."""
+    """Returns, for each row of `work` (such as a kernel or a copy), the row of the call that launched it. Also returns
+    whether another call may have launched it instead."""
     return _of_rows("match", calls, work)
 
 
@@ -275,8 +278,8 @@ def nearest(parents: pl.DataFrame) -> pl.Series:
 
 
 def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns two device times for each row: the time of its own work (such as kernels and copies), and the time of its
-    own work and that of all its descendants."""
+    """Returns two device times for each row of `parents`: the time of the work (such as kernels and copies) that
+    belongs to this row, and the same with the work of all descendants."""
     return _of_rows("rollup", parents, work)
 
 
@@ -291,8 +294,8 @@ def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
 
 
 def chrome_events(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
-    """Returns the events in a part of the text of a Chrome trace. `state` is the parser's state at the begin of the
-    part. `args` lists the args to read. If `text` is a memoryview, it must be writable."""
+    """Returns the events in a part of the text of a Chrome trace. `state` is the parser's state before this part.
+    `args` lists the args to read. If `text` is a memoryview, it must be writable."""
     # Passes the address of the text, because a column would hold a copy of the text.
     where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})
     return _call("events", where, args, 2 * state + is_last)
@@ -310,7 +313,7 @@ def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
 
 
 def json_objects(texts: pl.Series, threads: int) -> pl.Series:
-    """Returns, for each text, a JSON object that has only this text. Its key is the name of the column."""
+    """Returns, for each text, a JSON object whose only value is the text. The key is the name of the column."""
     return _call("json_objects", texts.to_frame(), number=threads)["json"]
 
 
@@ -340,22 +343,23 @@ def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
     """Returns the begins and ends of slices in order of time. A row of the result has the number of the slice's row,
-    its lane, and whether this is the slice's end. Lane 0 is the track itself. Slices that overlap others there without
-    being nested get other lanes."""
+    its lane, and whether this is the slice's end. Lane 0 is the track itself. A slice gets another lane if it overlaps
+    a slice of lane 0 and is not nested in it."""
     return _of_rows("timeline", slices)
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
-    """Returns shapes (lane, start_ns from 0, length_ns) in the order in which they are drawn, with these columns.
-    `shape` is the row in `shapes`. `place` is rows_of_lane * lane + the row within the lane. `is_crowded` says whether
-    the shape is on the last row of its lane, where shapes may overlap. start_ns and length_ns are the shape's."""
+    """Arranges shapes (lane, start_ns from 0, length_ns) in rows within their lanes. Returns them in the order in which
+    they are drawn, with these columns. `shape` is the row in `shapes`. `place` is rows_of_lane * lane + the row within
+    the lane. `is_crowded` says whether the shape is on the last row of its lane, where shapes may overlap. start_ns and
+    length_ns are the shape's."""
     return _of_rows("places", shapes, number=rows_of_lane)
 
 
 def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Merges the shapes that `places` returned into at most `most` blocks. A block has its first and its longest shape,
-    the number of shapes, its length, and the sum of its shapes' lengths (busy_ns). `under_ns` is the same for all
-    blocks: shapes shorter than this were merged with their neighbours."""
+    """Merges neighbouring shapes that `places` returned, so that at most `most` blocks result. A block has its first
+    and its longest shape, the number of shapes, its length, and the sum of its shapes' lengths (busy_ns). `under_ns` is
+    the same for all blocks: shapes shorter than this were merged."""
     return _of_rows("blocks", shapes, number=most)
 
 
@@ -380,7 +384,7 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
 
 def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
     """Reads columns of a table directly from the pages of an SQLite file (native/sqlite/table.h). If that is
-    impossible, returns the reason instead. If a column has only one row, all rows have its value."""
+    impossible, returns the reason instead. A returned column with only one row stands for this value in all rows."""
     return _columns("sqlite", columns, table, descriptor)
 
 

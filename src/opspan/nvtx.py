@@ -1,5 +1,5 @@
 """Offers the functions of torch.cuda.nvtx, also on machines without CUDA. Their ranges and marks are sent only to NVTX,
-while `opspan.annotate` sends to every sink (NVTX, ITT and captures)."""
+whereas `opspan.annotate` sends to every sink (NVTX, ITT and captures)."""
 
 from __future__ import annotations
 

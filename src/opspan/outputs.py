@@ -1,6 +1,7 @@
-"""Lists the outputs. `trace.export(path)` and `opspan export` choose an output by the name of the file.
+"""Lists the outputs, which are the kinds of files that opspan writes. `trace.export(path)` and `opspan export` choose
+an output by the file's name.
 
-The module of views/ that has the same name as an output writes it.
+The module in views/ with the name of an output writes it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from typing import NamedTuple
 
 
 class Output(NamedTuple):
-    name: str  # also the name of the module in views/
+    name: str  # the name of the output and of its module in views/
     suffixes: tuple[str, ...]
     writes: str  # a description for help and messages
-    is_folder: bool = False  # True if the output is a folder; it may replace only a saved trace
-    pattern: str = ""  # a file whose name matches this pattern is of this output, whatever its suffix
+    is_folder: bool = False  # True if the output is a folder, which may only replace a saved trace
+    pattern: str = ""  # a file name that matches this pattern selects this output, whatever its suffix
 
     # The tables whose rows the output can show ("marks" are listed separately from "ranges"). An empty tuple means all.
     shows: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 def as_utf8(text: str) -> str:
     """Returns text that columns and JSON can hold. The name of a file may have bytes that are not UTF-8. Python turns
-    them into surrogates, which become escapes here."""
+    these bytes into surrogates, which this function escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -37,12 +37,13 @@ def printable_lines(text: str) -> str:
 
 
 def plural(count: int, one: str, several: str | None = None) -> str:
-    """Returns a count with its noun, such as '1 issue' or '1,234 issues'. `several` is an irregular plural."""
+    """Returns a count with its noun, such as '1 issue' or '1,234 issues'. `several` is the plural, if it is
+    irregular."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def shell_word(text: str) -> str:
-    """Returns the text quoted as a word for a shell. The word is readable, and the shell reads exactly this text.
+    """Returns the text quoted as a word for a shell. People can read the word, and the shell reads exactly this text.
 
     The word is `'a b'`, as shlex writes it, or `$'a\\nb'` if a character is invisible or would break the line.
     """
@@ -77,16 +78,15 @@ def python_text(path: str | os.PathLike[str]) -> str:
 
 
 def path_text(path: object) -> str:
-    """Returns a path for use in a sentence. If it would be unreadable or would break the line, it is quoted as for a
-    shell."""
+    """Returns a path for use in a sentence, quoted as for a shell if it would be unreadable or would break the line."""
     text = str(path)
     return text if text.isprintable() and "  " not in text else shell_word(text)
 
 
 def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
-    """Returns the text with `shown` in place of a temporary path. But if the text has a command of another program,
-    that command needs a local file. So it gets only the file's name, and `first` is put before it: "fetch the file,
-    then `gunzip -k run.json.gz`"."""
+    """Returns the text with `shown` in place of a temporary path. A command of another program between backticks needs
+    a local file, so it gets only the file's name, with `first` before the command: "fetch the file, then `gunzip -k
+    run.json.gz`"."""
     typed = shell_path(path)
 
     def of_command(match: re.Match[str]) -> str:
@@ -104,15 +104,15 @@ def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> s
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Returns about `most` characters of the text, and a note with the number of characters left out."""
-    # A text that is only a little longer stays unchanged, because the note would be as long as the rest of the text. So
-    # a text that was shortened before stays unchanged, too.
+    # A text that is only a little longer stays unchanged, because the note would be as long as the rest of the text.
+    # For this reason, shortening a text twice is the same as shortening it once.
     if len(text) <= most + _SAYING_SO:
         return text
     return f"{text[:most]}... ({len(text) - most:,} characters more)"
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMES, longest: int = LONGEST_NAME) -> str:
-    """Returns a text with the first names, each of them shortened, and the number of names that are left out."""
+    """Returns a text with the first names, each of them shortened, and the number of names that were left out."""
     first = ", ".join(shortened(str(name), longest) for name in names[:most])
     return f"{first} and {len(names) - most:,} more" if len(names) > most else first
 

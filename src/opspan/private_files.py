@@ -1,11 +1,12 @@
 """Handles files that only this user may change: the cache, temporary folders, locks, and unfinished results.
 
-This module writes every file whose name opspan itself chooses. So nobody else on a shared machine can put a link, a
+This module writes every file whose name opspan itself chooses. So other users of a shared machine cannot put a link, a
 pipe or a library where opspan is about to write or to load. docs/security.md says what opspan guarantees.
 
 The name of a temporary folder contains the process id and cannot be guessed. The process locks the folder, and deletes
-it at the end. Folders of killed processes are deleted later, if neither the process nor its lock exists. Both are
-checked, because processes of other containers are not visible here, and a daemon may have closed its locks.
+it at the end. The folder of a killed process is deleted later, if the process does not exist and the folder is not
+locked. Both are checked, because processes of other containers are not visible here, and a daemon may have closed its
+locks.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from typing import NamedTuple
 CACHE = "OPSPAN_CACHE_DIR"
 _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# O_NONBLOCK is necessary because opening a pipe that somebody put there would block.
+# O_NONBLOCK is necessary, because somebody may have put a pipe at the path, and opening a pipe would block.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# The most links to follow, as in the kernel.
+# The most links to follow; the kernel has the same limit.
 _MOST_LINKS = 40
 # Errors that mean that the file system cannot make hard links, or cannot make this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
@@ -47,12 +48,13 @@ def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "opspan"
-    except RuntimeError:  # HOME is not set and the user id is not known, as often in containers
+    except RuntimeError:  # HOME is not set and the user id is not known, which is common in containers
         raise FileNotFoundError(errno.ENOENT, "this user has no home folder", "~/.cache/opspan") from None
 
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
-    """Makes the folder if needed. Returns its path without links. Raises PermissionError if others could change it."""
+    """Makes the folder if it is missing. Returns its path without links. Raises PermissionError if others could change
+    it."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -85,8 +87,8 @@ def opened(path: Path) -> int:
 
 
 def path_of(descriptor: int, path: Path) -> str:
-    """Returns a path that opens the descriptor's file, even if it was moved. Without /proc this is `path`, the file's
-    old path. Raises OSError if another file has that path now."""
+    """Returns a path that opens the descriptor's file, even if the file was moved. Without /proc, returns `path`, and
+    raises OSError if another file has that path now."""
     name = f"/proc/self/fd/{descriptor}"
     if os.path.exists(name):  # noqa: PTH110  # `name` is always a text
         return name
@@ -97,7 +99,8 @@ def path_of(descriptor: int, path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds a lock that only one process can have. The kernel releases it when the process ends or is killed."""
+    """Holds a lock that only one process can hold at a time. The kernel releases the lock when the process ends or is
+    killed."""
     # Anybody may own the file, because it has no contents.
     descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -125,8 +128,8 @@ def _plain_file(path: Path, flags: int) -> int:
 
 
 def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> str | None:
-    """Returns a text that says why users other than this one and root could change the file; None if they cannot.
-    `is_above`: the path is a folder on the way to the file."""
+    """Returns why users other than this one and root could change the file, or None if they cannot. `is_above`: the
+    path is a folder above the file."""
     owners = {0, os.geteuid()}
     if is_above and (unseen := _owner_of_the_unseen()) is not None:
         owners.add(unseen)
@@ -134,14 +137,14 @@ def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> 
         return f"{path} belongs to {_user(facts.st_uid)}"
     others = facts.st_mode & _OTHERS_WRITE
     if is_above and facts.st_mode & stat.S_ISVTX:
-        others = 0  # in such a folder, for example /tmp, nobody can delete files of other users
+        others = 0  # in a folder with the sticky bit, such as /tmp, users cannot delete files of other users
     elif others == stat.S_IWGRP and _is_alone(facts.st_uid, facts.st_gid):
         others = 0
     return f"{path} can be written by others (chmod go-w mends that)" if others else None
 
 
 def _owner_of_the_unseen() -> int | None:
-    """Returns the user id that owns / and other system folders in a container that does not map root, else None."""
+    """Returns the user id that owns / and other system folders in a container that does not map root, or None."""
     try:
         if any(int(line.split()[1]) == 0 for line in _lines("/proc/self/uid_map")):
             return None
@@ -155,9 +158,8 @@ def _lines(path: str) -> list[str]:
 
 
 def _is_alone(user: int, group: int) -> bool:
-    """Returns whether the user is the only member of the group. Many systems create such a group for each user, and it
-    may have write permission. Returns False for root, because the list of root's group does not name all its members.
-    """
+    """Returns whether the user is the only member of the group. Many systems create such a group for each user, so its
+    write permission is harmless. Returns False for root, because root's group does not list all its members."""
     if user == 0:
         return False
     try:
@@ -180,10 +182,10 @@ def _user(number: int) -> str:
 @contextlib.contextmanager
 def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Provides a path to write a file or folder to. At the end of the `with` block, the result becomes `target`. After
-    an exception it is deleted.
+    an exception the result is deleted.
 
-    The path has the target's name, in a new folder next to the target. Only this process uses the folder, so that other
-    files, such as a database's journal, can be there, too. Raises FileExistsError if the target exists at the end and
+    The path has the target's name, in a new folder next to the target. Only this process uses the folder, so it may
+    also hold other files, such as a database's journal. Raises FileExistsError if the target exists at the end and
     `overwrite` is false.
 
     The new file or folder gets the mode of the one that it replaces. If the target is a link, the file that the link
@@ -205,8 +207,8 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether the path is a FIFO or a device that results can be written into. Raises OSError for a disk or a
-    socket."""
+    """Returns whether the path is a FIFO or a device that results can be written into. Raises OSError if the path is a
+    disk or a socket."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:
@@ -219,7 +221,7 @@ def is_stream(path: Path) -> bool:
 
 def _send(path: Path, target: Path) -> None:
     try:
-        # With O_NONBLOCK, opening a FIFO that nobody reads is an error, and does not block the program.
+        # With O_NONBLOCK, opening a FIFO without a reader raises an error instead of blocking the program.
         descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ENXIO:
@@ -231,8 +233,8 @@ def _send(path: Path, target: Path) -> None:
 
 
 def _behind_links(target: Path) -> Path:
-    """Returns the path itself, or the target of a link. Raises PermissionError if another user made the link, because
-    that user could choose which file is replaced."""
+    """Returns the path itself, or the path that a link points to. Raises PermissionError if another user made the link,
+    because that user could choose which file is replaced."""
     path = target
     for _ in range(_MOST_LINKS):
         if not path.is_symlink():
@@ -244,7 +246,7 @@ def _behind_links(target: Path) -> Path:
 
 
 def _keep_mode(path: Path, target: Path) -> None:
-    """Gives the file the mode of the file that it replaces, and its owner if this user is root."""
+    """Gives the new file the mode of the file that it replaces, and also the owner if this user is root."""
     try:
         facts = target.lstat()
     except OSError:
@@ -282,7 +284,7 @@ def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
                 raise
             if not overwrite:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target moved it before
+        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target has moved it already
             target.rename(path.with_name(f"replaced-{number}"))
 
 
@@ -292,14 +294,14 @@ def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
 class _Claim(NamedTuple):
     path: Path
     lock: int  # the descriptor of the folder; the process holds a lock on it
-    owner: int  # the pid of the process
+    owner: int  # the pid of the process that made the folder
 
     def release(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
 
-# The folder that contains all temporary folders of this process, so that one lock is enough.
+# The folder that contains all temporary folders of this process, so that the process needs only one lock.
 _home: _Claim | None = None
 
 
@@ -321,7 +323,7 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
-    """Provides a folder in `parent`, or in the system's temporary folder, during the `with`."""
+    """Provides a temporary folder in `parent`, or in the system's temporary folder, during the `with` block."""
     claim = _claim(Path(tempfile.gettempdir()) if parent is None else parent, prefix)
     try:
         yield claim.path
@@ -361,7 +363,7 @@ def _claim(parent: Path, prefix: str) -> _Claim:
 
 
 def _sweep(parent: Path, prefix: str, user: int) -> None:
-    """Deletes the temporary folders of this user's processes that were killed."""
+    """Deletes this user's temporary folders whose processes were killed."""
     try:
         names = [entry.name for entry in os.scandir(parent) if entry.name.startswith(prefix)]
     except OSError:

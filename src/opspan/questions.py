@@ -2,8 +2,7 @@
 
     question("idle").rows_of(trace.analysed, Options(by="module"))
 
-Each question is a module of views/ that defines QUESTION. This module imports neither that module nor polars before
-`question` is called.
+Each question is a module of views/ that defines QUESTION. Only a call of `question` imports that module and polars.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 _OF_RANGES = ("op", "module", "phase", "step", "function")
-# For each question, what its rows can be grouped by. The first is the default.
+# Maps each question to the values of its option `by`, which groups the rows. The first value is the default.
 BY: dict[str, tuple[str, ...]] = {
     "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel", "line", "source-op"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
@@ -48,12 +47,12 @@ class Options:
 
     by: str = ""
     files: tuple[File, ...] = ()  # the files as the user typed them, because answers suggest commands with them
-    step: Steps | None = None  # numbers of steps, or a pattern of the names of ranges that are steps
+    step: Steps | None = None  # first and last number of the steps, or a pattern of the names of ranges that are steps
     peak: tuple[str, ...] = ()
-    # Maps names of ops, or of kinds of time, to factors. The answer says how long the run would take if the time of
-    # each op or kind were multiplied by its factor.
+    # Maps names of ops, or kinds of time, to factors. The answer says how long the run would take if the time of each
+    # op or kind were multiplied by its factor.
     factors: Mapping[str, float] | None = None
-    sort_by: str | None = None  # a column, or torch's name of a column
+    sort_by: str | None = None  # a column, by opspan's or torch's name
     op: str | None = None  # the name of the ops to show, or a pattern for their names
     kernels: bool = False  # whether to show rows of kernels and copies, too
     memory: bool = False
@@ -61,7 +60,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about one trace or many. `parts` computes the partial results of one file. These are small, and can be
+    """A question about one trace or many. `parts` computes the partial results of one file, which are small and can be
     added up over files. `rows` and `answer` make the result from the partial results of all files. `rows_of_one` and
     `answer_of_one` make the result for one trace directly, if that is faster or gives more details."""
 

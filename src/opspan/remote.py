@@ -1,12 +1,12 @@
-"""Fetches files of other machines by address into a temporary folder, where they are read like local files and deleted
-afterwards.
+"""Fetches files of other machines by address into a temporary folder. They are read there like local files, and then
+deleted.
 
     file = file_of("https://host/rank0.json.gz")
     with local(file) as path:
         tables = with_address(read_file(path), file, path)
 
 Only this module uses fsspec, which is imported when the first address is read. Texts about a file show its address
-without secrets, and never its temporary path. The errors of the packages that fetch may contain secrets. So our errors
+without secrets, and never its temporary path. The errors of fsspec and its packages may contain secrets. So our errors
 do not refer to them as causes (`raise ... from None`).
 """
 
@@ -43,7 +43,7 @@ ANSWER_S = 60.0
 PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits for a page of links, which lists the files of a folder
 PAUSES_S = (0.5, 2.0)  # the seconds to wait before the second and the third try
 SPARE_BYTES = 64 << 20  # the bytes of the disk that must stay free
-MOST_FILES = 10_000  # the most files that a folder or a pattern may mean
+MOST_FILES = 10_000  # the most files that an address of a folder or a pattern may expand to
 _LONGEST_NAME = 100
 # Finds addresses and the targets of <a> in a page. fsspec's pattern would take hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
@@ -67,7 +67,7 @@ class _BrokenTransfer(Exception):
 
 @contextlib.contextmanager
 def local(file: File) -> Iterator[Path]:
-    """Provides the path of the file, or of a fetched copy of a remote file, during the `with`."""
+    """Provides the path of the file, or of a fetched copy of a remote file, during the `with` block."""
     if isinstance(file, Path):
         yield file
         return
@@ -102,7 +102,7 @@ def _fetched(address: Address, folder: Path) -> Path:
     system = _system(address)
     path = folder / _local_name(address.name)
     parts: dict[str, Any] = {}
-    if address.scheme not in _HTTP:  # an HTTP address is always a file, so no extra request is made that could fail
+    if address.scheme not in _HTTP:  # an HTTP address is always one file, so a request that could fail is saved
         about = _request(address, lambda: system.info(address.text))
         if about.get("type") == "directory":
             parts = _request(address, lambda: system.find(address.text, detail=True))
@@ -123,7 +123,8 @@ def _fetched(address: Address, folder: Path) -> Path:
 
 
 def _local_name(name: str) -> str:
-    """Returns a safe local name for a remote file. It has no slashes, no dot at the begin, and the same suffix."""
+    """Returns a safe local name for a remote file. It contains no slashes, does not begin with a dot or a dash, and
+    keeps the suffix."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 
@@ -151,7 +152,7 @@ def _fetch_once(system: Any, address: Address, remote_path: str, path: Path, mos
 
 
 class _Watch:
-    """Checks the size, the rate and the free space while a file is fetched. Mostly runs on fsspec's own thread."""
+    """Checks the size, the rate and the free disk space while a file is fetched. Mostly runs on fsspec's own thread."""
 
     def __init__(self, path: Path, most: int) -> None:
         self._path = path
@@ -166,7 +167,7 @@ class _Watch:
         return Callback(hooks={"opspan": self._came})
 
     def _came(self, size: int | None, count: int, **_: Any) -> None:
-        if self.is_over:  # the caller stopped, for example after Ctrl-C
+        if self.is_over:  # the caller has stopped, for example after Ctrl-C
             raise _Refusal("nobody waits for it any more")
         self._size = size
         self._check_size(max(size or 0, count))
@@ -274,8 +275,8 @@ def _http_options() -> dict[str, Any]:
         return await _within(ends_s - time.monotonic(), send(request), why)
 
     class Page(aiohttp.ClientResponse):
-        """A page of links. fsspec reads its whole text, so this class limits bytes and time, and returns only the
-        links."""
+        """The response with a page of links. fsspec reads the whole text of a page, so this class limits bytes and
+        time, and returns only the links."""
 
         async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
             why = f"the page of its files took more than {PAGE_S:g} s"
@@ -300,7 +301,7 @@ def _http_options() -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
     return {
         "client_kwargs": {
-            # The server must not compress the file for the transfer, so that the announced length is that of the file.
+            # The server must not compress the file for the transfer, so that the announced length is the file's length.
             # If the file itself is compressed, the readers unpack it.
             "headers": {"Accept-Encoding": "identity"},
             "auto_decompress": False,

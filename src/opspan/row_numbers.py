@@ -1,6 +1,5 @@
-"""The type of row numbers. polars has engines that number rows with 32 bits, and engines that do it with 64 bits; where
-both are installed, it takes one of 64 bits. polars joins and stacks columns of row numbers only if all have one type.
-"""
+"""Defines the type of row numbers. polars counts rows with 32 or 64 bits, depending on the installed package; if both
+are installed, it uses 64 bits. polars joins and stacks columns of row numbers only if all have the same type."""
 
 from __future__ import annotations
 

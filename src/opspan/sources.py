@@ -1,5 +1,5 @@
-"""Lists the sources, which are the kinds of traces that opspan can read. All help and messages about a source come from
-here.
+"""Lists the sources, which are the kinds of traces that opspan can read. Help and messages about a source are made from
+this list.
 
 The module of readers/ that has the same name as a source reads it, and docs/formats/NAME.md describes its files.
 """
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-# Options of `opspan exec` and `opspan run` that a sentence about missing information may suggest. An empty text instead
-# of an option means labels alone.
+# Options of `opspan exec` and `opspan run` that a sentence about missing information may suggest. An empty text means
+# that labels without further options are enough.
 SHAPES, MODULES = " --record-shapes", " --modules"
 
 
@@ -19,14 +19,14 @@ class Source(NamedTuple):
     name: str  # the name of the module in readers/, and the value of opspan.load(source=...)
     reads: str  # a description of the files
 
-    # The least bytes of memory that are needed for each byte of a large file to read it and make a table (tools/bench
+    # Reading a large file into tables needs at least this many bytes of memory for each byte of the file (tools/bench
     # measures this). 0 means that the memory does not depend on the size, for example because most files of a folder
     # are not read.
     memory: float = 2.0
     is_folder_of_traces: bool = False  # True if a folder of such files is one trace, and each file alone is a trace too
 
     # The command that captures an unedited script with labels; {} is replaced by further options. If `opspan run`
-    # cannot label for a tool, this maps each option to the code that a user adds to the program.
+    # cannot label for a tool, a mapping from each option to the code that a user adds to the program.
     labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"
 
     def labelling(self, options: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Makes a table of columns of text that fits the width of a terminal. To make it fit, long names are cut and the least
+"""Makes a table of text columns that fits the width of a terminal. To make it fit, long names are cut and the least
 important columns are left out. A note below the table says so.
 
 Name             Self CPU %  Self CPU  # of Calls
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 GAP = "  "  # the space between columns, as in torch's table
 _DOTS = "..."
-_NARROWEST = 8  # the least width of a column of texts if columns of numbers need the rest
+_NARROWEST = 8  # the least width of a text column if columns of numbers need the rest
 _UNKNOWN_TERMINAL = 80
 _COMMAND = "`[^`]*`"
 
@@ -38,8 +38,9 @@ class Layout(NamedTuple):
 class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
-    rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 always stay
-    least: int | None = None  # texts are not cut below this width, and columns are left out instead; None: never cut
+    rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 are never left out
+    # The least width to which texts are cut; if that is too wide, columns are left out. None: never cut.
+    least: int | None = None
     cut_end: bool = False  # True to cut texts at the end, False to cut them in the middle
     align: str = ">"
 
@@ -63,14 +64,15 @@ def terminal() -> Layout:
 
 def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[str]]:
     """Returns the lines (a rule, the titles, a rule, the cells, a rule), and notes about what is left out."""
-    # On a wider terminal, longer names are more useful than more columns.
+    # Widens the text columns on wide terminals, where longer names are more useful than more columns.
     columns = [
         column if column.least is None else column._replace(least=max(column.least, width * 3 // 10))
         for column in columns
     ]
     shown = list(columns)
     while _least(shown) > width and any(column.rank for column in shown):
-        # Names without numbers are useless. So the last column of numbers stays if it fits when names are cut more.
+        # A table of names without numbers is useless. So the last column that could be left out stays if it fits when
+        # names are cut more.
         narrow = [column if column.least is None else column._replace(least=_NARROWEST) for column in shown]
         if sum(column.rank > 0 for column in shown) == 1 and _least(narrow) <= width:
             break
@@ -87,8 +89,8 @@ def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[s
 def as_torch(
     columns: Sequence[TextColumn], widths: Sequence[int], measure: Callable[[str], int] | None = None
 ) -> list[str]:
-    """Returns the lines of a table as torch prints it. A gap follows every column, even the last, and no text is cut.
-    `measure` is the function that returns the width of a text. In torch the width is the number of characters."""
+    """Returns the lines of a table as torch prints it. A gap follows every column, even the last, and texts are never
+    cut. `measure` returns the width of a text; in torch that is the number of characters."""
     how_wide = measure or width_of
     pairs = list(zip(columns, widths, strict=True))
     rule = "".join("-" * width + GAP for width in widths)
@@ -118,8 +120,8 @@ def _least(columns: Sequence[TextColumn]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Returns the widths of the columns. Columns of numbers get the width that they need, and columns of texts share
-    the rest. If a column of texts needs less than its share, the others get more."""
+    """Returns the widths of the columns. Columns of numbers get the width that they need, and text columns share the
+    rest. If a text column needs less than its share, the other text columns get more."""
     widths = {number: column.width for number, column in enumerate(columns) if column.least is None}
     room = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
     names = sorted((column.width, number) for number, column in enumerate(columns) if column.least is not None)
@@ -130,8 +132,8 @@ def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
 
 
 def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[str]:
-    """Wraps words into lines. The first line begins with `first`, the others with `rest`, or with spaces as long as
-    `first`. Long words and commands between backticks are not split, because people copy them."""
+    """Wraps words into lines. The first line begins with `first`. Later lines begin with `rest`, or with spaces as long
+    as `first`. Long words and commands between backticks are not split, because people copy them."""
     glued = re.sub(_COMMAND, lambda command: command[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(
         glued,

@@ -29,21 +29,22 @@ if TYPE_CHECKING:
 class Trace(Tables):
     """A trace has polars frames by name, a Metadata for each rank, and methods that answer questions about the run.
 
-    `opspan.load` returns a trace. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes a trace of your own
+    `opspan.load` returns a trace. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes a trace from your own
     frames. Frames that are not given are empty, and columns that are not given are null. docs/schema.md has every
     column. Frames are never changed in place. `trace.replace(ranges=...)` returns another trace.
     """
 
     @classmethod
     def of(cls, tables: Tables) -> Trace:
-        """Makes a Trace of these tables."""
+        """Makes a Trace with these tables."""
         return tables if isinstance(tables, Trace) else cls(tables.ranks, **tables.frames)
 
     @cached_property
     def analysed(self) -> Analysis:
         """The trace with its analysis, which is computed once. docs/analysis.md has the columns of
         `.analysed.complete.ranges`."""
-        # The analysis gets a copy of the tables. If it referred to this object, Python would free both late.
+        # The analysis gets a copy of the tables. If it referred to this object, both would form a reference cycle,
+        # which Python frees late.
         return Analysis(Tables(self.ranks, **self.frames))
 
     def _repr_html_(self) -> str:
@@ -55,11 +56,11 @@ class Trace(Tables):
 
     @property
     def coverage(self) -> Coverage:
-        """Numbers that say how much of the trace could be attributed. `coverage.lines()` has sentences."""
+        """Numbers that say how much of the trace could be attributed to ops. `coverage.lines()` has sentences."""
         return self.analysed.coverage
 
     def events(self, with_flops: bool = False) -> EventList:
-        """Returns the events as a list like torch's, with `key_averages()`, `table()` and its other methods
+        """Returns the events as a list like torch's, with methods such as `key_averages()` and `table()`
         (docs/events.md).
 
         Args:
@@ -111,7 +112,7 @@ class Trace(Tables):
         return kernel_rows(self.analysed.complete, copies)
 
     def steps(self, name: str | None = None) -> pl.DataFrame:
-        """Returns the steps of the run with the parts of their time, as `opspan steps` does (docs/json.md).
+        """Returns the steps of the run and how their time was spent, as `opspan steps` does (docs/json.md).
 
         Args:
             name: the name of the ranges that are steps (* matches any text), if they are not torch's.
@@ -148,7 +149,7 @@ class Trace(Tables):
 
         Args:
             by: "op", "shape", "module", "phase", "step" or "run".
-            peak: the peaks of devices, in the form of that command's option --peak.
+            peak: the peaks of devices, in the form of the option --peak of `opspan flops`.
         """
         return question("flops").rows_of(self.analysed, Options(by, peak=tuple(peak)))
 

@@ -1,4 +1,4 @@
-"""The version of opspan that is installed."""
+"""Returns the version of opspan that is installed."""
 
 from __future__ import annotations
 

@@ -21,30 +21,30 @@ _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*[a-z]*(\.exe)?", re.IGNORECASE)
 
 
 class WorkerExit(Exception):
-    """The process ended before it had a result."""
+    """The process ended before it returned a result."""
 
 
 class WorkerError(Exception):
-    """The function raised an error in the worker's process. Only the text of the error is returned."""
+    """The function raised an error in the worker's process. The worker returns only the text of the error."""
 
 
 def has_python() -> bool:
-    """Returns whether `sys.executable` is a Python interpreter. If it is a frozen program, or one that embeds Python,
-    starting it would run the user's program a second time."""
+    """Returns whether `sys.executable` is a Python interpreter. If it is a frozen program, or a program that embeds
+    Python, starting it would run the user's program a second time."""
     return not getattr(sys, "frozen", False) and bool(_PYTHON.fullmatch(Path(sys.executable or "").name))
 
 
 class Worker:
-    """A worker process, as the program that started it sees it. If the process has ended, `ask` raises EOFError or
+    """A worker process, as seen by the program that started it. If the process has ended, `ask` raises EOFError or
     OSError, and `why` returns how it ended."""
 
     def __init__(self, count: int) -> None:
-        """`count`: how many workers share the processors."""
+        """`count`: the number of workers that share the processors."""
         if not has_python():
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
         # Limits polars' threads in a worker to its share of the processors. Otherwise the workers would wait for each
-        # other. Even fewer threads would not save processor time.
+        # other. Fewer threads than this would not save processor time.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, "-c", _PROGRAM, str(its.fileno()), *filter(None, sys.path)]
@@ -92,7 +92,8 @@ def main(descriptor: int) -> None:
     closes the other end."""
     # Ctrl-C interrupts all processes of the terminal. It is ignored here, because the program itself ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if descriptor > 2:  # else the pipe has the number of a standard stream, which the program had closed
+    # Otherwise the descriptor is a standard stream's number, which was free because the program had closed that stream.
+    if descriptor > 2:
         with suppress(OSError):
             os.dup2(2, 1)  # what a library prints goes to stderr
     pipe = Connection(descriptor)

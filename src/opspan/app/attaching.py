@@ -1,4 +1,5 @@
-"""Asks running processes to record, for `opspan attach`."""
+"""Asks running processes to record, for `opspan attach`. A process listens if it waits at a socket for such
+requests."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from opspan.emit.asking import Reply, line_of, read_line, reply_of, send
 from opspan.emit.asking import Request as Request
 from opspan.errors import EmitError, OpspanError
 
-# The seconds that a process may take to reply, in addition to the seconds of the recording. It may have to build the
-# observer, which takes ten seconds or more on a busy machine, and it writes the events of devices at the end.
+# The seconds that a process may take to reply, in addition to the seconds of the recording. The process may have to
+# build the observer, which takes ten seconds or more on a busy machine. It also writes the events of devices at the
+# end.
 _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """Returns those of `pid` and its descendants that listen. A process that was just forked still has the socket of
-    its parent open. So if two processes have the same socket, only the first is returned."""
+    """Returns `pid` and its descendants, but only processes that listen. A process that was just forked still has its
+    parent's socket open. So if two processes have the same socket, only the first is returned."""
     processes.check_exists(pid)
     by_path: dict[str, int] = {}
     for process in processes.descendants(pid):
@@ -63,8 +65,8 @@ def connected(pids: Sequence[int]) -> Iterator[list[Attachment]]:
 
 
 def ask(attachments: Sequence[Attachment], request: Request) -> None:
-    """Makes all processes record at the same time, and waits for the replies. Ctrl-C ends the recordings. A second
-    Ctrl-C ends the waiting for replies."""
+    """Makes all processes record at the same time, and waits for the replies. The first Ctrl-C ends the recordings, and
+    a second one ends the waiting for replies."""
     seconds = request.seconds + _MORE_SECONDS
     threads = [threading.Thread(target=process.wait, args=(seconds,), daemon=True) for process in attachments]
     for process in attachments:

@@ -1,7 +1,8 @@
-"""Opens an address in the user's browser, with the standard library's `webbrowser`, if the user would see the browser.
+"""Opens an address in the user's browser with the standard library's `webbrowser`, unless the user would not see that
+browser.
 
-A process of its own does this, because a browser writes to the streams that it inherits. With opspan's own streams, a
-program that reads opspan's output would wait until the browser ends.
+`webbrowser` runs in a separate process, because a browser writes to the streams that it inherits. If it inherited
+opspan's streams, a program that reads opspan's output would wait until the browser ends.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import os
 import subprocess
 import sys
 
-PATIENCE_S = 10.0  # a browser that was not handed the address within this time runs in the foreground
-# The address comes by standard input, because other users of the machine can see the arguments of a process.
+PATIENCE_S = 10.0  # if `webbrowser` still runs after this time, it runs the browser in the foreground
+# The address is passed through standard input, because other users of the machine can see the arguments of a process.
 _PROGRAM = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.stdin.read()))"
 _FAILED = "no browser was found"
 
@@ -34,7 +35,7 @@ def open_address(address: str) -> str | None:
     try:
         process.communicate(address.encode(), timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
-        process.returncode = 0  # nobody waits for it any more, so Python should not warn that it still runs
+        process.returncode = 0  # avoids Python's warning that the process still runs
         return None
     return _FAILED if process.returncode else None
 
@@ -42,8 +43,8 @@ def open_address(address: str) -> str | None:
 def why_none(address: str) -> str | None:
     """Returns why a browser that opens the address would not be seen by the user, or None."""
     is_chosen = bool(os.environ.get("BROWSER"))
-    # An editor that works over ssh sets BROWSER to a program that opens addresses on the user's own machine. A file is
-    # not there.
+    # An editor that works over ssh sets BROWSER to a program that opens addresses on the user's own machine. That
+    # machine does not have the local files of this one.
     if os.environ.get("SSH_CONNECTION") and not (is_chosen and not address.startswith("file:")):
         return "this session is over ssh"
     has_display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")

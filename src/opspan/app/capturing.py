@@ -18,14 +18,15 @@ from opspan.errors import UsageError, WriteError
 from opspan.files import exists
 from opspan.printable import path_text
 
-# These constants suffice to see whether a file has events. native/capture/format.h describes the complete format.
+# These constants suffice to find out whether a file has events. native/capture/format.h describes the complete format.
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
-_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames; other kinds only describe these
+# Ranges, marks, counters, frames; records of other kinds only describe events.
+_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))
 
-# Signals that this process passes on to the program. The signals to stop and to continue are not in the list, because
-# the terminal sends them to the program itself.
+# Signals that this process passes on to the program. The signals that stop and continue a job are not in the list,
+# because the terminal sends them to the program itself.
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -43,17 +44,17 @@ class CaptureContents:
 
     processes: int
     bytes: int
-    ranges: bool  # True if there is an event, such as a range
+    ranges: bool  # True if the captures have an event, such as a range
 
 
 def collectors() -> Path:
-    """Returns the path of the library that a captured program loads. The file is checked here, before that."""
+    """Returns the path of the library that a captured program loads. First checks that the library can be loaded."""
     path = libraries.collectors()
     if not path.is_file():
         raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_for_others(path)
-    except OSError as error:  # a program that loads such a library would crash, or go on without it
+    except OSError as error:  # a program that loads such a library would crash, or run without being captured
         raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 
@@ -106,9 +107,10 @@ def _make_folder(wanted: Path | None, name: str) -> Path:
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replaces this process by the program (exec). So signals for this process reach the program, and its exit code is
-    that of this process."""
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals, and the program would inherit that
+    """Replaces this process by the program (exec). So the program gets the signals for this process, and the program's
+    exit code becomes the exit code of this process."""
+    # Python ignores these signals, and the program would inherit this setting.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), environment)
@@ -134,10 +136,11 @@ def start(command: Sequence[str], environment: Mapping[str, str], output: Binary
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs the program, waits for its end, and returns its exit code, or 128 + the signal that killed it."""
-    # Blocks the signals, because for a blocked signal sigwaitinfo() also tells the sender. A handler would not know it.
+    # Blocks the signals, because sigwaitinfo() returns a blocked signal together with its sender. A signal handler
+    # would not know the sender.
     waited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    # SIGCHLD must not be ignored, because then the exit code of a child is lost. The program inherits the old setting.
+    # If SIGCHLD were ignored, the exit code of a child would be lost. The program still inherits the old setting.
     inherited = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def as_without_us() -> None:
@@ -152,7 +155,8 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
             )
         except OSError as error:
             raise _not_run(command[0], error) from error
-        child.returncode = _wait(child.pid, waited)  # `_wait` took the exit code, so that Popen cannot get it
+        # `_wait` has read the exit code, which Popen cannot read a second time.
+        child.returncode = _wait(child.pid, waited)
         return child.returncode
     finally:
         as_without_us()
@@ -196,5 +200,5 @@ def _holds_a_range(path: Path) -> bool:
                 if kind != _TEXTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
                     return True
                 offset += size
-    except OSError:  # the file is missing or belongs to another user; reading the capture will report that later
+    except OSError:  # the file is missing or belongs to another user; the reader of the capture reports that later
         return True

@@ -1,4 +1,5 @@
-"""Checks what works on this machine, and names commands that repair the rest. cli/doctor prints the list of checks."""
+"""Checks what works on this machine, and names commands that repair what does not. cli/doctor prints the list of
+checks."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Check:
     name: str
     state: State
     found: str
-    todo: str = ""  # a command that fixes it, or installs what is optional
+    todo: str = ""  # a command that repairs what is wrong, or installs what is optional
 
 
 def checks() -> Iterator[Check]:
@@ -73,7 +74,7 @@ def checks() -> Iterator[Check]:
 
 
 def fix() -> None:
-    """Does all repairs. If one fails, the others are still done."""
+    """Runs all repairs. If one fails, the remaining repairs still run."""
     failed: list[OpspanError] = []
     for step in (page.build_missing, _fix_observer):
         try:
@@ -136,7 +137,7 @@ def _observer(torch: Torch | None) -> Check:
 
 
 def _stacks() -> Check:
-    """Checks whether record(stacks=True) can read the stacks of this Python."""
+    """Checks whether record(stacks=True) can read the call stacks of this version of Python."""
     if why := python_frames.why_not():
         return Check("stacks", "optional", f"none are recorded: {why}")
     return Check("stacks", "ok", "those of this Python can be read")
@@ -162,7 +163,8 @@ def _cache() -> Check:
                 "" if libraries.may_run(file.fileno()) else "; mounted noexec: the observer is loaded from a copy of it"
             )
     except OSError as error:
-        # An error without `strerror` means that the folder can be written, but that other users could change it, too.
+        # An error without `strerror` comes from a check of opspan: this user can write the folder, but others could
+        # change it, too.
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
         return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", f"{folder}{more}")
@@ -186,7 +188,7 @@ def _sinks() -> Check:
 
 
 def _own_ranges() -> Check:
-    """Checks which library sends the ranges of annotate and mark to tools."""
+    """Checks which library sends the ranges and marks of `opspan.annotate` and `opspan.mark` to tools."""
     if sinks.load() is not None:
         return Check("own ranges", "ok", "annotate and mark use the sinks library")
     there = [package.name for package in packages.PACKAGES if package.module is not None]

@@ -1,6 +1,6 @@
 """Writes the checks of `opspan doctor` as text, as JSON, and as a block of Markdown for a bug report.
 
-The block is meant to be public, so it has no home folder, and no user name in a path.
+The block may become public, so it contains no home folders and no user names in paths.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from opspan.app.doctor import Check
 from opspan.printable import printable
 from opspan.version import VERSION
 
-_HOMES = re.compile(r"/(home|Users)/[^/\s:;,()'\"]+")  # folders that are home folders on most systems
+_HOMES = re.compile(r"/(home|Users)/[^/\s:;,()'\"]+")  # matches home folders on most systems
 
 
 def as_text(check: Check) -> str:
-    """Returns a line for the check, and a second one if there is something to do."""
+    """Returns a line for the check, and a second line if the check has something to do."""
     lines = f"{check.name:<19} {check.state:<8} {check.found}\n"
     if check.todo and check.state != "ok":
         lines += f"{'':<28} {'fix' if check.state == 'WRONG' else 'to have it'}: {check.todo}\n"
@@ -41,7 +41,7 @@ def as_object(checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def as_markdown(checks: Sequence[Check]) -> str:
-    """Returns a fenced block of text."""
+    """Returns the checks as a fenced block of text."""
     head = f"opspan {VERSION}, Python {platform.python_version()}, {platform.platform()}"
     lines = [head, "", *(line for check in checks for line in as_text(check).splitlines())]
     text = without_user("\n".join(printable(line) for line in lines))
@@ -51,7 +51,8 @@ def as_markdown(checks: Sequence[Check]) -> str:
 
 
 def without_user(text: str) -> str:
-    """Replaces home folders by ~, and this user's name by USER where it is a folder or a part of a folder's name."""
+    """Replaces home folders by ~, and this user's name by USER where the name is a folder or a part of a folder's
+    name."""
     for home in sorted(_home_folders(), key=len, reverse=True):
         text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
     text = _HOMES.sub(r"/\1/USER", text)
@@ -62,16 +63,16 @@ def without_user(text: str) -> str:
 
 def _home_folders() -> set[str]:
     folders = {os.path.expanduser("~")}  # noqa: PTH111  Path.home() raises an error if there is none
-    with contextlib.suppress(KeyError):  # the user id has no name, as often in containers
+    with contextlib.suppress(KeyError):  # the user id has no name, which is common in containers
         folders.add(pwd.getpwuid(os.getuid()).pw_dir)
     folders |= {os.path.realpath(folder) for folder in folders}
     return {folder.rstrip("/") for folder in folders} - {"", "~"}
 
 
 def _user_names() -> set[str]:
-    """Returns the names of this user. "root" is not one, because it tells nothing and stands in many paths."""
+    """Returns the names of this user. Leaves out "root", because that name identifies nobody and is in many paths."""
     names = set()
     with contextlib.suppress(KeyError, OSError):  # the user id has no name
-        names.add(getpass.getuser())  # from the environment
+        names.add(getpass.getuser())  # returns the name from the environment, if it is there
         names.add(pwd.getpwuid(os.getuid()).pw_name)
     return names - {"root", ""}

@@ -1,7 +1,7 @@
 """Runs a script or a module in this process as `python` would: argv, sys.path, __main__, exit codes, tracebacks.
 
-There are two differences. opspan is already imported, and the call stack begins with opspan's frames (inspect.stack()
-shows them, a traceback does not).
+There are two differences. opspan is already imported, and the call stack begins with opspan's frames. inspect.stack()
+shows these frames, but a traceback does not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
     path = Path(name)
     if pkgutil.get_importer(name) is not None:
         return functools.partial(_run_container, name, arguments)
-    # Does not follow links, because python, too, shows the name that the user gave.
+    # Keeps links in the path, because python also shows the path that the user gave.
     file = str(Path.cwd() / path)
     try:
         with io.open_code(file) as source:
@@ -105,7 +105,8 @@ def _as_python(run: Callable[[], Any]) -> NoReturn:
         sys.exit(0)
     _report(caught)
     if isinstance(caught, KeyboardInterrupt):
-        # After Ctrl-C, Python cleans up and then ends the process by SIGINT. Only the interpreter itself can do that.
+        # After Ctrl-C, Python cleans up and then ends the process by SIGINT. Only the interpreter can do that, so the
+        # error is raised again. The traceback is already printed, so the hook prints nothing.
         sys.excepthook = lambda *_: None
         raise caught
     sys.exit(1)

@@ -1,7 +1,7 @@
-"""Sends a profile to a Pyroscope server through its public interface: one request POST /ingest.
+"""Sends a profile to a Pyroscope server with a request to its public interface, POST /ingest.
 
-Only Python's http.client is needed for that. Redirects are not followed, because they would send the credentials to
-another server. Proxies are not used.
+This needs only Python's http.client. Redirects are not followed, because they would send the credentials to another
+server. Proxies are not used.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
 PAUSES_S = (0.5, 1.0, 2.0)  # seconds to wait before the second try, the third try and so on
 _FOR_NOW = (429, 500, 502, 503, 504)  # status codes of a server that may accept the request later
 _REFUSED = (401, 403)
-_LONGEST = 4096  # the most bytes to read from a file of credentials, or from an answer
-_MOST_CHARACTERS = 300  # the most characters of an answer that an error shows
+_LONGEST = 4096  # the most bytes to read from a file of credentials, or from a server's answer
+_MOST_CHARACTERS = 300  # the most characters of a server's answer that an error shows
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -49,13 +49,14 @@ class Server:
 
     @property
     def is_overheard(self) -> bool:
-        """Returns whether credentials would be sent through a network without encryption."""
+        """Returns whether credentials would be sent through a network without encryption, so that others could read
+        them."""
         return bool(self.credentials) and self.address.scheme == "http" and self.address.hostname not in _LOOPBACK
 
     def post(self, query: dict[str, str], parts: dict[str, tuple[str, bytes]]) -> None:
-        """Sends a form. `parts` maps the name of a field to a file name and the contents. Raises PushError if that
-        fails. A request that was not sent completely is sent again. A complete request without an answer is not sent
-        again, because the server may have stored it."""
+        """Sends a form. `parts` maps the name of a field to a file name and the contents. Raises PushError on failure.
+        Tries again if the connection breaks before the request is complete, or if the answer's status is in _FOR_NOW.
+        Does not try again if a complete request gets no answer, because the server may have stored the profile."""
         boundary = secrets.token_hex(16)
         body = _form(parts, boundary)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "User-Agent": "opspan"}
@@ -80,8 +81,8 @@ class Server:
         return f"{self.address.scheme}://{self.address.netloc}{self.address.path}"
 
     def _try(self, target: str, body: bytes, headers: dict[str, str]) -> str | None:
-        """Sends the request once. Returns None on success, or an error after which another try may succeed. Raises
-        PushError if another try cannot help."""
+        """Sends the request once. Returns None on success. Returns an error if another try may succeed, and raises
+        PushError if it cannot."""
         is_sent = False
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.address.hostname or "", self.address.port, timeout=self.timeout_s)
@@ -128,7 +129,7 @@ class Server:
 @contextlib.contextmanager
 def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
     """Ends the connection after this time, and raises TimeoutError. A socket's own timeout is not enough, because it
-    starts again with each byte, and a server may send bytes slowly."""
+    starts again with each byte that a slow server sends."""
     is_over = False
 
     def end() -> None:

@@ -32,7 +32,7 @@ _VARIABLE = "OPSPAN_EMIT"
 _IDLE = "OPSPAN_IDLE"
 _KEEP = "OPSPAN_KEEP"
 _MAY_LACK = "the labels may not be complete"
-_FLAGS = ("record_shapes", "modules", "compiled")  # fields of Emit, which are also arguments of the emitters
+_FLAGS = ("record_shapes", "modules", "compiled")  # fields of Emit that are also arguments of the emitters
 _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 
@@ -106,7 +106,7 @@ def _with_site(before: Mapping[str, str], notes: Path | None) -> dict[str, str]:
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
-    """Yields notes about other tools that want to listen to a captured program. A note says which tool will listen."""
+    """Yields notes about tools that compete to listen to a captured program. A note says which tool will listen."""
     # nsys is loaded into every program that it starts, and sets NVTX's environment variable again in each of them.
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
@@ -128,7 +128,7 @@ def start_from_environment() -> None:
 
 
 def _for_torch(act: Callable[[], object], lost: str) -> None:
-    """Calls `act` when torch is imported. If `act` fails, prints `lost`, which says what does not work then."""
+    """Calls `act` when torch is imported. If `act` fails, prints `lost`, a sentence about what will not work."""
     acts = _unharmed(act, lost)
 
     def noted() -> None:
@@ -139,7 +139,7 @@ def _for_torch(act: Callable[[], object], lost: str) -> None:
 
 
 def start(emit: Emit) -> None:
-    """Starts the emitter, which labels ops until this process ends, also in non-daemon threads and atexit functions."""
+    """Starts the emitter. It labels ops until this process ends, also in non-daemon threads and atexit functions."""
     from opspan.emit import notices, ranges, sinks
 
     notices.put_in()
@@ -148,8 +148,8 @@ def start(emit: Emit) -> None:
         _write_compile_log_at_exit()
     chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # If one library listens to both NVTX and ITT, only the session that begins last labels. So NVTX begins last. If
-        # no tool listens, NVTX is chosen, because emit_nvtx warns about that once.
+        # If one library listens to both NVTX and ITT, only the session that begins last labels ops. So NVTX begins
+        # last. If no tool listens, only NVTX is chosen: emit_nvtx then warns once that no tool listens.
         chosen = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()
         if {ITT, NVTX} <= set(chosen) and native is not None and native.one_tool():
@@ -194,8 +194,8 @@ def _listen() -> None:
 
 
 def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
-    """Returns a function that calls `act` and prints any error as a sentence. Then the program continues as it would
-    without opspan."""
+    """Returns a function that calls `act`, and prints any error as a sentence instead of raising it. So an error of
+    opspan does not stop the program."""
 
     def acts() -> None:
         try:

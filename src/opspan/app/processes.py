@@ -1,5 +1,5 @@
-"""Finds out from /proc about processes of this machine: their owners, their descendants, and the sockets at which they
-wait for `opspan attach`."""
+"""Reads /proc to find the owners and descendants of processes on this machine, and the sockets at which they wait for
+`opspan attach`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def descendants(pid: int) -> list[int]:
         if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
             children.setdefault(parent, []).append(int(entry.name))
     family = [pid]
-    for member in family:  # the loop also reaches the processes that it adds
+    for member in family:  # also visits the children that the loop itself appends to `family`
         family += sorted(children.get(member, []))
     return family
 
@@ -76,8 +76,8 @@ def _parent(process: Path) -> int | None:
 
 
 def listens_at(pid: int) -> str | None:
-    """Returns the path of the socket at which the process waits for `opspan attach`, or None. A socket counts only if
-    the process has it open, because its file may be left from an earlier process."""
+    """Returns the path of the socket at which the process waits for `opspan attach`, or None. The socket counts only if
+    the process has it open, because the file of a socket may be left from an earlier process."""
     process = _PROC / str(pid)
     try:
         lines = (process / "net" / "unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]

@@ -18,7 +18,7 @@ from opspan.errors import UsageError
 from opspan.views.missing import FUNCTIONS, labelling
 from opspan.views.pprof import profile_of
 
-# The values of --by. Each value keeps only one kind of frames in the profile, or all frames if the kind is None.
+# The values of --by. Each value keeps only one kind of frames in the profile; None keeps all frames.
 BY: Final[dict[str, str | None]] = {"op": None, "module": "module", "function": FUNCTION}
 RUN: Final = "run_id"
 _SAMPLES = json.dumps(

@@ -1,7 +1,8 @@
-"""Makes a process listen that does not listen yet. Python 3.14 can make another process of the same Python run a file.
+"""Makes a process listen for `opspan attach` if it does not listen yet. It uses sys.remote_exec of Python 3.14, with
+which one process makes another process of the same Python version run a file.
 
-This needs permission to trace the other process. Both must be of the same user, and in a container the capability
-SYS_PTRACE is often necessary.
+This needs permission to trace the other process: both processes have the same user, and containers often need the
+capability SYS_PTRACE.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from opspan.app import processes
 from opspan.errors import UsageError
 from opspan.printable import printable
 
-_SECONDS = 10.0  # the most seconds until the other process runs the script, which it does only between two lines
+# The most seconds to wait until the other process listens; Python runs the script only between two lines.
+_SECONDS = 10.0
 _READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
 
-# The other process runs this script. Its Python may not have opspan, so the script also looks where this process has
-# it. Errors are written to a file beside the script, and not to the terminal of that process.
+# The other process runs this script. Its Python may lack opspan, so the script also searches the folder from which this
+# process imported opspan. Errors are written to a file beside the script instead of the other process's terminal.
 _SCRIPT = """\
 def _opspan():
     import sys
@@ -58,7 +60,8 @@ def reach(pid: int) -> str:
                 f"process {pid} does not listen, and the system does not let us into it ({error}): {_READY}; "
                 "in a container, sys.remote_exec needs the capability SYS_PTRACE"
             ) from error
-        except (OSError, RuntimeError, ValueError) as error:  # not Python, another version, or remote_exec is off there
+        # The process is not Python, has another version of Python, or forbids remote_exec.
+        except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(f"process {pid} does not listen, and cannot be made to ({error}): {_READY}") from error
         return _wait(pid, report)
 

@@ -1,5 +1,5 @@
-"""Writes and reads notes. Python processes under `opspan run` write them, and `opspan run` uses them for the last
-sentence that it prints. Each note is a line of one file: `PID <tab> KIND <tab> TEXT`.
+"""Writes and reads notes. Python processes under `opspan run` write them, and the last sentence that `opspan run`
+prints is based on them. Each note is a line of one file: `PID <tab> KIND <tab> TEXT`.
 
     4242    python  3.11                      the process has this Python (written by launch_site/sitecustomize.py)
     4242    without /usr/bin/python3          its Python does not have opspan (written by the same file)
@@ -28,15 +28,16 @@ _OLDEST = (3, 10)
 
 @dataclass
 class Notes:
-    """The notes of all processes. The keys are process ids."""
+    """The notes of all processes. The keys of the dicts are process ids."""
 
     pythons: dict[int, str] = field(default_factory=dict)  # the version of the process's Python
     without: dict[int, str] = field(default_factory=dict)  # the path of a Python that has no opspan
     torch: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)  # why the process could not be used
+    # Why the process could not be labelled, recorded or made to listen.
+    failed: dict[int, str] = field(default_factory=dict)
 
     def why_nothing(self, wanted: str) -> str:
-        """Returns why no process could be used. `wanted` is what should have happened, such as "labelled"."""
+        """Returns why no process was labelled or recorded. `wanted` is the missing result, such as "labelled"."""
         if self.failed:
             reasons = dict.fromkeys(self.failed.values())
             return f"{_processes(len(self.failed))} imported torch and could not be {wanted}: {'; '.join(reasons)}"
@@ -54,7 +55,8 @@ class Notes:
 
 @contextlib.contextmanager
 def collect(folder: Path) -> Iterator[tuple[Path, Notes]]:
-    """Yields the path of a file for notes, and an object that gets the notes at the end of the `with` block."""
+    """Yields the path of an empty file for notes, and a Notes object, which is filled from the file at the end of the
+    `with` block."""
     path, notes = folder / _NAME, Notes()
     with contextlib.suppress(OSError):  # without this file, for example on a full disk, there are no notes
         path.touch(mode=0o600)

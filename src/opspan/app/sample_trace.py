@@ -1,7 +1,7 @@
-"""Copies the sample that opspan comes with: traces of two ranks of a training job, as torch.profiler writes them.
+"""Copies opspan's sample: traces of two ranks of a training job, in the format of torch.profiler.
 
-No GPU ran this job. The simulator of opspan's tests (tests/builders/sample.py) made the traces, and put faults into
-them for the findings to name.
+The job did not run on GPUs. The simulator of opspan's tests (tests/builders/sample.py) made the traces, with faults
+that the findings name.
 """
 
 from __future__ import annotations

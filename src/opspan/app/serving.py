@@ -1,10 +1,11 @@
 """Serves one page on loopback, for `opspan view`.
 
-The address has a token that nobody can guess, because every user and every web page of the machine can reach loopback.
-A request gets the page if it names the token and a loopback host. Every other request gets 403 or 404, without a text.
+The address contains a random token, because every user and every web page of the machine can reach loopback. A request
+gets the page if it names the token and a loopback host. The path of `address_once` redirects to the page, but only
+once. Every other request gets 403 or 404, without a text.
 
 A page of another site can have its own name resolved to 127.0.0.1 (DNS rebinding). The browser then sends that name as
-Host, so only names of loopback are accepted. The port is not compared: `ssh -L` may use another one.
+Host, so only names of loopback are accepted. The port is not compared, because `ssh -L` may use another one.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",  # the address has the token
+    "Referrer-Policy": "no-referrer",  # the address contains the token, so it must not be sent to other sites
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class PageServer(ThreadingHTTPServer):
-    """Listens on loopback from the beginning, so that a port that is taken is known before a large trace is read."""
+    """Takes its port at once, so that a port in use is reported before a large trace is read."""
 
     daemon_threads = True
 
@@ -65,7 +66,7 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_port}{self._path_once}"
 
     def use_once(self, path: str) -> bool:
-        """Returns whether the path is that of `address_once`, which no longer leads to the page afterwards."""
+        """Returns whether `path` is the path of `address_once`. If so, that address no longer works afterwards."""
         with self._lock:
             is_it = self._path_once is not None and secrets.compare_digest(path.encode(), self._path_once.encode())
             if is_it:
@@ -73,14 +74,14 @@ class PageServer(ThreadingHTTPServer):
             return is_it
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores that a browser went away."""
+        """Ignores errors of a browser that closed the connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 class _PageRequest(BaseHTTPRequestHandler):
     server: PageServer
-    timeout = 60  # seconds for a request that does not come to its end
+    timeout = 60  # the most seconds to wait for more bytes of a request
 
     def do_GET(self) -> None:
         if self._is_ours():
@@ -108,12 +109,12 @@ class _PageRequest(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers requests that are malformed or have another method. The base class would say what was wrong, and
-        which Python this is, to anybody."""
+        """Answers malformed requests and unsupported methods with 404. The base class would tell anybody what was wrong
+        and which version of Python runs here."""
         self._answer(HTTPStatus.NOT_FOUND)
 
     def version_string(self) -> str:
         return "opspan"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name is that of the base class
-        """Prints nothing: the line would have the token."""
+        """Prints nothing, because the line would contain the token."""

@@ -1,7 +1,7 @@
 """Makes short recordings of a running process for `opspan top`, one after another, until the user ends it.
 
-The next recording begins before the previous one is read, so that little is missed. Every recording is written to a
-temporary folder of this user, which is deleted after reading.
+The next recording begins before the previous one is read, so that few events are missed. Every recording is written to
+a temporary folder of this user, which is deleted after reading.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Wish:
 
 
 class Recorder:
-    """Makes recordings of process `pid` on a thread, each `seconds` long, until `close` is called or an error
-    occurs."""
+    """Makes recordings of process `pid` in a thread until `close` is called or an error occurs. Each recording lasts
+    `seconds`."""
 
     def __init__(self, pid: int, seconds: float, wish: Wish) -> None:
         self._pid = pid
@@ -47,8 +47,8 @@ class Recorder:
         self._thread.start()
 
     def next(self, seconds: float) -> Snapshot | None:
-        """Waits at most this time for the next recording. Returns None if there was none. Raises OpspanError if there
-        will be no more recordings."""
+        """Waits at most `seconds` for the next recording. Returns None if none was ready in time. Raises OpspanError if
+        recording has ended."""
         try:
             result = self._done.get(timeout=seconds)
         except queue.Empty:
@@ -100,7 +100,8 @@ class Recorder:
 
 
 def start(command: Sequence[str]) -> tuple[int, Path]:
-    """Starts a program so that it listens. Returns its first process that listens, and the file with its output."""
+    """Starts a program so that its Python processes listen for `opspan attach`. Returns the first process that listens,
+    and the file with the program's output."""
     log, file = _new_log()
     with private_files.claimed(None, "opspan-top-") as folder, run_notes.collect(folder) as (path, notes):
         with file:

@@ -28,7 +28,7 @@ class Row:
 class Snapshot:
     by: str
     rows: tuple[Row, ...]
-    is_device: bool  # True if the times are device times; False if no device was used and they are CPU times
+    is_device: bool  # True if the times are device times; False if no device was used, so they are CPU times
     steps: int
     step_ns: int | None  # the median length of a step
 

@@ -1,6 +1,6 @@
 """Checks the sizes that a file in Arrow's stream format states, before polars reads the file.
 
-polars allocates as many bytes as a buffer says it has, and the process ends if there is not enough memory. So this
+polars allocates as many bytes as a buffer claims to have, and the process ends if there is not enough memory. So this
 module first checks the messages of the file. A message has a head, in Flatbuffers, and a body that the head describes.
 """
 
@@ -19,7 +19,8 @@ from opspan.formats.counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # the kinds of messages that have a body
-# Numbers of fields in the format: in a message, in a batch of rows, and in the head of a dictionary.
+# Field numbers, by which Flatbuffers finds fields. The first line has those of a message, the second those of a batch
+# of rows, and the third that of a dictionary's head.
 _KIND, _HEADER, _BODY_BYTES = 1, 2, 3
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VIEWED = 0, 1, 2, 3, 4
 _DATA = 1
@@ -53,7 +54,7 @@ def _messages(stream: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table
     while at < size:
         stream.seek(at)
         head = stream.read(4)
-        if head == _CONTINUES:  # releases of Arrow before 0.15 do not write this mark
+        if head == _CONTINUES:  # releases of Arrow before 0.15 do not write this marker
             head, at = stream.read(4), at + 4
         (length,) = struct.unpack("<i", head)
         if length == 0:
@@ -76,7 +77,7 @@ def _longest_column(batch: _Table) -> int:
 
 
 def _longest_buffer(batch: _Table, stream: IO[bytes], body_at: int, body_bytes: int) -> int:
-    """Returns the unpacked length of the longest buffer, in bytes."""
+    """Returns the unpacked length, in bytes, of the batch's longest buffer."""
     buffers = batch.pairs(_BUFFERS)
     if sum(within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
         raise ValueError(batch)
@@ -93,7 +94,7 @@ def _longest_buffer(batch: _Table, stream: IO[bytes], body_at: int, body_bytes: 
 
 
 class _Table:
-    """A table of Flatbuffers, whose fields have numbers. A list before the table has the offset of each field."""
+    """A table of Flatbuffers, whose fields have numbers. A list before the table has each field's offset."""
 
     def __init__(self, raw: bytes, at: int) -> None:
         self._raw, self._at = raw, within(at, len(raw))

@@ -1,10 +1,10 @@
-"""Limits the time, memory and disk space that a file may cost. Without limits a bad file could fill the disk, never
-finish or get the process killed; with them it gives an error of one line.
+"""Limits the time, memory and disk space that a file may cost. Without limits, a bad file could fill the disk, be read
+forever, or exhaust the memory. With limits, reading it raises an error with a one-line message.
 
 OPSPAN_BUDGET=10     every Limit below is ten times as large; 0: no limit. For files that you trust
 OPSPAN_MEMORY=64G    this much memory may be used, whatever the system says is free; 0: do not ask the system
 
-The limits are far above what the tools write, so a file that exceeds one is damaged or was made to do harm.
+The limits are far above what tools write, so a file that exceeds one is damaged or was made to do harm.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from opspan.tables import Issues
 BUDGET = "OPSPAN_BUDGET"
 LIMIT = "OPSPAN_MEMORY"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-# Smaller amounts of memory are not checked, because a wrong estimate would reject small files for no benefit.
+# Smaller amounts are not checked, because a wrong estimate would reject a small file that can be read.
 SMALL_BYTES = 256 << 20
 NO_LIMIT = 1 << 62
 
 
 class Limit(NamedTuple):
-    """The allowed amount of something: the larger of `always` and `per_byte` times the bytes of the file, at most
+    """The allowed amount of something: `per_byte` times the bytes of the file, but at least `always` and at most
     `most`."""
 
     what: str
@@ -43,7 +43,7 @@ class Limit(NamedTuple):
         return int(min(self.most, max(self.always, self.per_byte * file_bytes)) * times) if times else NO_LIMIT
 
     def read(self, path: Path) -> bytes:
-        """Reads a file that must not have more bytes than the limit."""
+        """Returns the bytes of a file. Raises an error if there are more bytes than the limit allows."""
         with open_file(path) as stream:
             # read(n) allocates n bytes at once, which may not fit into memory if the limit was raised. So n is at most
             # the file's size.
@@ -67,7 +67,7 @@ class Limit(NamedTuple):
 
 # For comparison, databases and traces compress to between a tenth and a thirtieth of their size.
 UNPACKED = Limit("bytes come out of it", always=64 << 20, per_byte=200, most=64 << 30)
-# Limits for what is read into memory as a whole: a report, an event, a text that describes other files.
+# Limits for data that is read into memory at once: a report, an event, a text that describes other files.
 REPORT = Limit("bytes are in a report", always=64 << 20)
 REPORT_TABLES = Limit("tables are in a report", always=1_000)
 REPORT_COLUMNS = Limit("columns are in a report", always=4_096)
@@ -76,26 +76,26 @@ DESCRIPTION = Limit("bytes are in a file that describes the others", always=1 <<
 # An archive usually has one result. A result is a folder and some files.
 RESULTS = Limit("results are in an archive", always=1_000)
 MEMBERS = Limit("names are in an archive", always=1_000_000)
-# Steps of SQLite's virtual machine for opening a file. A sound file needs far fewer.
+# Steps of SQLite's virtual machine for opening a file. An undamaged file needs far fewer.
 STEPS = Limit("steps are needed to open it", always=50_000_000, per_byte=1_000, most=2**31 - 1)
-# Schemas may refer to each other, so one payload may be decoded many times.
+# The schemas of payloads may refer to each other, so reading one payload may decode many fields.
 FIELDS = Limit("fields are in payloads", always=100_000)
-# A text, or the name of a field, is in the file only once, but every row may refer to it.
+# A text, or the name of a field, is in the file once, but every row may refer to it.
 TEXTS = Limit("bytes of text come of the rows", always=64 << 20, per_byte=32)
-# Pages of a database may refer to the same pages, so the same text may be read many times.
+# Damaged pages of a database may refer to the same page, so the same text may be read many times.
 CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
 # A few bytes of Parquet may encode any number of rows.
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
 # For comparison, the footer of a table of thirty million rows has one megabyte.
 FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
-# The limit of a page of Parquet, or of a buffer of Arrow, which holds one column of a batch. Usual pages are far
+# The limit for a page of Parquet, or for a buffer of Arrow, which holds one column of a batch. Usual pages are far
 # smaller, because Parquet's writers begin a new page after a megabyte.
 PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=64 << 30)
 
 
 class Meter:
-    """Counts how much of a limit is left while a file is read. Everything past the limit is left out, which is
-    reported as one issue."""
+    """Counts how much of a limit is left while a file is read. Data past the limit is left out, and reported as one
+    issue."""
 
     def __init__(self, limit: Limit, file_bytes: int, issues: Issues) -> None:
         self._limit, self._file_bytes, self._issues = limit, file_bytes, issues
@@ -111,7 +111,7 @@ class Meter:
         return False
 
     def gather(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
-        """Returns the texts with the row numbers `rows`. Texts past the limit are null."""
+        """Returns `texts` at the row numbers `rows`. Texts past the limit are null."""
         if not len(rows):
             return texts.clear()
         gathered = texts[rows]  # polars copies references, so this takes little memory, however long the texts are
@@ -126,8 +126,8 @@ class Meter:
         return beside(frame, self.columns_at(rows, places(frame.select(key), rows.select(key)), *key))
 
     def columns_at(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
-        """Returns the rows with the numbers `at`, as columns without the key. A null number gives nulls. Texts past the
-        limit are null."""
+        """Returns columns of `rows` at the row numbers `at`, without the columns of the key. A null number gives nulls.
+        Texts past the limit are null."""
         return [
             self.gather(column, at) if column.dtype == pl.String else column[at]
             for column in rows.iter_columns()
@@ -146,7 +146,7 @@ def _times() -> float:
 
 def check_room(path: Path, factor: float, has_parts: bool) -> None:
     """Raises TooLarge if reading the file needs more memory than is free. Reading needs `factor` bytes of memory for
-    each byte of the file. `has_parts`: the reader can read a part of the file with less memory."""
+    each byte of the file. `has_parts` says whether the reader can read a part of the file with less memory."""
     size = _size(path)
     needed = int(size * factor)
     if needed < SMALL_BYTES and LIMIT not in os.environ:
@@ -163,7 +163,7 @@ def check_room(path: Path, factor: float, has_parts: bool) -> None:
 
 
 def available_bytes() -> int | None:
-    """Returns how much more memory this process may take; None if it is not known, or if the user said not to ask."""
+    """Returns how much more memory this process may take, or None if that is not known or not to be checked."""
     limit = os.environ.get(LIMIT)
     if limit is not None:
         size = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", limit.strip(), re.IGNORECASE)
@@ -179,8 +179,7 @@ def _of_machine() -> int | None:
 
 
 def _of_groups() -> list[int]:
-    """Returns the memory left in each control group of the process up to the root, for both versions of control
-    groups."""
+    """Returns the memory left in each control group (cgroup v1 or v2) of the process and in the groups above it."""
     rooms = []
     for line in _text(Path("/proc/self/cgroup")).splitlines():
         _, controllers, place = line.split(":", 2)
@@ -192,13 +191,14 @@ def _of_groups() -> list[int]:
         else:
             continue
         group = root / place.strip("/")
-        # In a container, this path may exist only outside of the container. Then only the root group is visible.
+        # In a container, the path of the group may exist only outside of the container. Then only the root group is
+        # visible.
         for folder in (group, *group.parents):
             if root not in (folder, *folder.parents):
                 break
             limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
             if limit.isdigit() and taken.isdigit():
-                # When memory is needed, the system frees cached pages of files that are not in use.
+                # If memory is short, the system frees cached pages of files that are not in use, so they count as free.
                 spare = re.search(rf"^{cache} ([0-9]+)$", _text(folder / "memory.stat"), re.MULTILINE)
                 rooms.append(max(0, int(limit) - int(taken) + (int(spare[1]) if spare else 0)))
     return rooms
@@ -212,7 +212,7 @@ def _text(path: Path) -> str:
 
 
 def _size(path: Path) -> int:
-    """Returns the bytes of a file, or of the files in a folder."""
+    """Returns the number of bytes of a file, or of all files in a folder."""
     try:
         if not path.is_dir():
             return path.stat().st_size

@@ -1,5 +1,5 @@
-"""Reads Chrome traces (JSON) as columns, for the readers of profilers that write them. The file is read in pieces, so
-that a file of gigabytes never has to fit into memory. No Python object is made for an event.
+"""Reads Chrome traces (JSON) as columns, for the readers of profilers that write such traces. The file is read in
+pieces, so that a file of gigabytes never has to fit into memory. Events never become Python objects.
 
 The native side parses the text (native/columns/events.cpp says what it tolerates). The readers know what categories and
 args mean.
@@ -34,8 +34,8 @@ from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype, without_rows
 
-# The types that a value of args can be read as. native/columns/events.cpp has the same numbers. LIST is JSON text with
-# few distinct values. JSON is JSON text that is mostly distinct. ONE is an integer, or a list of one integer.
+# The types that a value of args can be read as; native/columns/events.cpp has the same numbers. LIST and JSON are both
+# JSON text: LIST for few distinct values, JSON for mostly distinct ones. ONE is an integer, or a list with one integer.
 INTEGER, REAL, TEXT, LIST, JSON, ONE, _CATEGORY = range(7)
 
 _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
@@ -46,10 +46,10 @@ _SNIFFED: Final = 256 << 10
 _BETWEEN: Final = b" \t\r\n,"  # characters between events
 _MOST_BETWEEN: Final = 1_024
 _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
-# The number of threads is limited, because each uses some tens of megabytes.
+# The number of threads is limited, because each thread uses some tens of megabytes.
 _THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
 _SINCE_1970_NS: Final = 10**18
-# The group of events that say nothing about the program; they are neither read nor counted as skipped.
+# The group of events that say nothing about the program. They are neither read nor counted as skipped.
 BOOKKEEPING: Final = "bookkeeping"
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Arg(NamedTuple):
-    """A column of values from the args of events. An event has the value under one of the keys."""
+    """A column of values from the args of events, to which an event contributes the value under one of the keys."""
 
     column: str
     as_: int
@@ -66,7 +66,8 @@ class Arg(NamedTuple):
 
 @dataclass(frozen=True)
 class _TextRows(Generic[T]):
-    """The rows that native code found in a text, and the result of `make` for those rows that are events."""
+    """The rows that native code found in a text. `result` is what the caller's function `make` returned for the events
+    among them."""
 
     rows: int  # the number of events and other rows
     state: int = _START  # the parser's state after the text
@@ -80,22 +81,22 @@ class _TextRows(Generic[T]):
 
 
 class ChromeFile:
-    """An open file. Its events can be read once; after that, `members` has everything else in the file."""
+    """An open file. Its events can be read once. After that, `members` has the file's other top-level members."""
 
     def __init__(self, path: Path, issues: Issues) -> None:
         self.path = path
         self.members: dict[str, Any] = {}
-        self.is_open_ended = False  # whether the file ends after an event without closing its brackets
+        self.is_open_ended = False  # whether the file ends after an event, with brackets still open
         self._issues = issues
         self._has_events = False
-        self._is_cut = False  # whether the file is known to be cut off, and an issue says so
+        self._is_cut = False  # whether an issue already says that the file is cut off
 
     def pieces(
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
     ) -> Iterator[T]:
-        """Yields the results of `make`, which gets a frame of some events and is called by several threads. The frame
-        has ph, cat, name, pid, tid, pid_text and tid_text (for ids that are not numbers), id, ts_ns, dur_ns, the
-        columns of `args`, and `rest`, the JSON of all other args."""
+        """Calls `make` with frames of some events each, on several threads, and yields the results. A frame has the
+        columns ph, cat, name, pid, tid, id, ts_ns and dur_ns. The columns pid_text and tid_text hold ids that are not
+        numbers. It also has the columns of `args`, and `rest`, the JSON of all other args."""
         rows = [(arg.column, key, arg.as_) for arg in (*args, Arg("cat", _CATEGORY, stems)) for key in arg.keys]
         columns = pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
         try:
@@ -126,8 +127,8 @@ class ChromeFile:
                         self._issues.add(issue[0], 1, issue[1])
                         self._is_cut = True
                     if not is_read:
-                        # The next piece is at least as long as the unparsed rest, so a long event is parsed only a few
-                        # times.
+                        # The next piece is at least as long as the unparsed rest, so an event longer than a piece is
+                        # parsed only a few times.
                         fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
                     ahead.append((piece, supposed, is_read, parsers.submit(parse, piece, supposed, is_read)))
                     if supposed == _START:
@@ -138,7 +139,7 @@ class ChromeFile:
                 if state != was_supposed or not _is_between(rest):
                     text, parsed = rest + bytes(text), None
                 while is_last or not _is_between(text):
-                    # If a text without a complete event is longer than any event may be, it is skipped.
+                    # A text without a complete event is skipped if it is longer than any event may be.
                     is_over = not is_last and len(text) > EVENT.allows()
                     if parsed is None or is_over:
                         parsed = parse(text, state, is_last or is_over)
@@ -155,7 +156,8 @@ class ChromeFile:
                 reading.done(piece)
 
     def _note(self, parsed: _TextRows[T], last: bytes, before: int, is_over: bool) -> None:
-        """Handles all rows that are not events. `last`: the bytes of the last row, which is too long if `is_over`."""
+        """Handles all rows that are not events. `last` has the bytes of the last row, which is too long if
+        `is_over`."""
         for what, state, name, value in parsed.others.iter_rows():
             if what == _STRUCTURE and state in (_EVENTS, _BARE_EVENTS):
                 self._has_events = True
@@ -203,8 +205,8 @@ def _parse(
 class Groups:
     """The rules by which a reader sorts events into groups. `of` returns the group for values of `keys`, which include
     `ph` and `cat`. `columns` has the columns that each group needs. The column `at` is the event's number in the file.
-    Events of the groups in `timeless` need no time. A category that begins with one of `stems` and "_" is read as that
-    stem."""
+    Groups in `timeless` also keep events without a time. If a category begins with one of `stems` and "_", only the
+    stem is read."""
 
     keys: Mapping[str, pl.Expr]
     of: Callable[..., str | None]  # returns None to skip the event
@@ -229,8 +231,8 @@ _FIELDS: Final[dict[str, Dtype]] = {
 
 
 def gathered(chrome_file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
-    """Returns the events of each group. Events without a group, or without a time that the group needs, are counted as
-    issues."""
+    """Returns the events of each group. Events without a group, and events without a time that their group needs, are
+    counted as issues."""
     columns_of = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
@@ -254,8 +256,8 @@ class _EventGroups(NamedTuple):
 
     events: int
     groups: dict[str, pl.DataFrame]
-    timeless: Counter[str]  # the number of events left out for lack of a time, by group
-    skipped: Counter[str]  # the number of events without a group, by kind
+    timeless: Counter[str]  # the number of events in each group that were left out because they have no time
+    skipped: Counter[str]  # the number of events of each kind that have no group
 
 
 def _group(events: pl.DataFrame, groups: Groups) -> _EventGroups:
@@ -264,7 +266,7 @@ def _group(events: pl.DataFrame, groups: Groups) -> _EventGroups:
     distinct = keys.unique(maintain_order=True)
     names = [groups.of(*row) for row in distinct.iter_rows()]
     numbers = {group: number for number, group in enumerate(dict.fromkeys(names))}
-    grouped: pl.Series | None = None  # None: all events are of one group
+    grouped: pl.Series | None = None  # None if all events are of one group
     if len(numbers) > 1:
         of_keys = distinct.with_columns(group=pl.Series([numbers[name] for name in names], dtype=pl.UInt8))
         grouped = keys.join(of_keys, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
@@ -294,7 +296,7 @@ def _needed(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> 
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> pl.DataFrame:
-    """Adds args to `rest` if they were read into a column that is not one of `columns`."""
+    """Puts args back into the JSON `rest` if the columns that they were read into are not selected."""
     if "rest" not in columns:
         return rows
     unread = [arg for arg in args if arg.column in rows.columns and arg.column not in columns]
@@ -332,12 +334,12 @@ def _kinds_of(keys: pl.DataFrame) -> dict[str, int]:
 
 
 def times() -> tuple[pl.Expr, pl.Expr]:
-    """Returns start_ns and end_ns of events; an event without a duration has no end."""
+    """Returns expressions for start_ns and end_ns of events. The end of an event without a duration is null."""
     return _col("ts_ns").alias("start_ns"), (_col("ts_ns") + _col("dur_ns")).alias("end_ns")
 
 
 def is_utc(*frames: pl.DataFrame) -> bool:
-    """Returns whether the times in the tables can be UTC times: all of them are after September 2001."""
+    """Returns whether the times in the tables can be UTC times, because all of them are after September 2001."""
     firsts = (frame["start_ns"].min() for frame in frames)
     return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
 
@@ -350,8 +352,7 @@ def _json_value(value: str) -> Any:
 
 
 def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Returns the first members and events of a file that may be a Chrome trace; both are empty if the file is not a
-    Chrome trace."""
+    """Returns the first members and events of a file that may be a Chrome trace. Both are empty if it is not one."""
     none: dict[str, Any] = {}
     try:
         with closing(opened(path, head)) as stream:

@@ -9,10 +9,9 @@ from typing import Final
 
 from opspan.formats.compressed import FAILURES, UnpackedStream
 
-# A piece is cut where an event begins. The begin of an event is searched for in this many bytes at the end of the
-# piece.
+# A piece is cut where an event begins. This many bytes at the end of the piece are searched for such a point.
 _NEAR_END: Final = 256 << 10
-_SPARE: Final = 1 << 20  # extra bytes of a buffer, so that a later piece that is slightly longer fits too
+_SPARE: Final = 1 << 20  # extra bytes of a buffer, so that the buffer also fits a later piece that is slightly longer
 _EVENT_BEGINS: Final = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)"')
 _SPACE: Final = b" \t\r\n\v\f"
 
@@ -26,7 +25,7 @@ class Reading:
         self._free: SimpleQueue[memoryview] = SimpleQueue()
 
     def piece(self, size: int) -> tuple[memoryview, bool, tuple[str, str] | None]:
-        """Returns the next bytes, whether they are the last, and an issue if the file could not be read further."""
+        """Returns the next bytes, whether they are the last ones, and an issue if reading the file failed."""
         room = self._room(len(self._tail) + size)
         room[: len(self._tail)] = self._tail
         filled = len(self._tail)
@@ -47,8 +46,8 @@ class Reading:
         return room[:cut], False, None
 
     def done(self, piece: memoryview) -> None:
-        """Takes back the memory of a piece for later pieces, because new memory costs more time than reading
-        the file."""
+        """Keeps the memory of a piece for later pieces, because allocating new memory takes longer than reading the
+        file."""
         self._free.put(memoryview(piece.obj))
 
     def _room(self, size: int) -> memoryview:

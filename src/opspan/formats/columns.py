@@ -1,8 +1,8 @@
-"""Steps that readers of tables share: declaring columns, joining frames, leaving out rows without a time, moving times
-to zero, and looking up texts, names of enumerations and labels.
+"""Functions that several readers of tables need: declaring columns, joining frames, leaving out rows without a time,
+moving times to zero, and looking up texts, names of enumerations and labels.
 
-Odd values in a column are set to null and counted here, so the readers need not check them. The readers know what the
-tables and columns mean.
+Impossible values in a column are set to null and counted here, so the readers need not check for them. The readers know
+what the tables and columns mean.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from opspan.tables.schema import KIND, TABLES, Dtype, completed
 
 Columns = Mapping[str, Type]
 
-# A value further from a clock's zero than this (146 years) is not a time. So the difference of two times fits into 64
-# bits.
+# A value further from a clock's zero than this (146 years) is not a time. So differences of times fit into 64 bits.
 FAR_NS = 1 << 62
 
 OWN_DOMAIN = "opspan"
-# Domains whose texts may be labels of torch or opspan, besides the default domain. Texts of other domains are never
-# labels.
+# Domains of NVTX whose texts may be labels of torch or opspan, besides the default domain. Texts of other domains are
+# never labels.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
 # Kinds of ranges whose 64-bit payload was set by the user. The payload of other kinds is a sequence number.
 USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
@@ -43,13 +42,13 @@ def ints(names: str) -> dict[str, Type]:
 
 
 def enumeration(names: str) -> dict[int, str]:
-    """Returns the names in a text such as "a, b, c" by number, from 0 on."""
+    """Maps 0, 1, 2, ... to the names in a text such as "a, b, c"."""
     return dict(enumerate(names.split(", ")))
 
 
 def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Joins the frames into one frame with contiguous columns. Empties the list on the way, so that at most one column
-    is in memory twice."""
+    """Joins the frames into one frame with contiguous columns. Empties the list column by column, so that at most one
+    column is in memory twice."""
     if len(frames) == 1:
         return frames[0].rechunk()
     columns: list[pl.Series] = []
@@ -69,7 +68,7 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """Renames start and end to start_ns and end_ns, and leaves out rows whose start is not a time."""
-    # Most tables need no query. For a small file, queries would take longer than reading.
+    # Most tables are returned without a query. For a small file, queries would take longer than reading the file.
     if frame.is_empty() or _is_sound(frame):
         return _in_ns(frame)
     start = pl.col("start")
@@ -97,7 +96,7 @@ def _in_ns(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_sound(frame: pl.DataFrame) -> bool:
-    """Returns whether all times are possible. Usually the least and the greatest time are enough to know that."""
+    """Returns whether all times are possible. Usually the least and the greatest time are enough to decide."""
     start, end = pl.col("start"), pl.col("end")
     figures = {"low": start.min(), "high": start.max(), "nulls": start.null_count()}
     has_end = "end" in frame.columns
@@ -114,7 +113,7 @@ def is_time(column: pl.Expr) -> pl.Expr:
 
 
 def narrow(frame: pl.DataFrame, table: str, dtypes: Mapping[str, Dtype], issues: Issues) -> pl.DataFrame:
-    """Casts columns to narrower number types; numbers that do not fit become null and are counted."""
+    """Casts columns to narrower number types. Numbers that do not fit become null and are counted."""
     for name, dtype in dtypes.items():
         if name not in frame.columns or frame[name].dtype == dtype:
             continue
@@ -136,7 +135,7 @@ class TextTable:
         self.values = frame["value"]
 
     def rows(self, ids: pl.Series, what: str) -> pl.Series:
-        """Returns the row in `values` of each id; null for an unknown id."""
+        """Returns, for each id, its row in `values`; null for an unknown id."""
         at = self._places(ids.cast(pl.Int64))
         self._issues.add("unknown_strings", at.null_count() - ids.null_count(), what)
         return at
@@ -146,7 +145,7 @@ class TextTable:
             return _none(ROW_NUMBER, len(ids))
         first, last = self._ids[0], self._ids[-1]
         at, known = pl.col("id"), pl.col("id").is_between(first, last)
-        if last - first == len(self._ids) - 1:  # the ids have no gaps, so there is nothing to search
+        if last - first == len(self._ids) - 1:  # the ids have no gaps, so a text's row follows from its id
             low, high = ids.min(), ids.max()
             if isinstance(low, int) and isinstance(high, int) and 0 <= first <= low and high <= last < 1 << 32:
                 rows = ids.cast(ROW_NUMBER)
@@ -156,8 +155,7 @@ class TextTable:
         return places.zip_with(self._ids.gather(places) == ids, _none(places.dtype)).cast(ROW_NUMBER)
 
     def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
-        """Returns the texts of the ids as a Categorical. `values`: other texts to use, in the order of
-        `self.values`."""
+        """Returns the texts of the ids as a Categorical. `values` may replace `self.values`; it has the same order."""
         return (self.values if values is None else values).cast(pl.Categorical).gather(self.rows(ids, what))
 
     def column(
@@ -186,7 +184,8 @@ def _none(dtype: Dtype, length: int = 1) -> pl.Series:
 
 
 def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
-    """Returns numbers of an enumeration as names; an unknown number becomes `other`, or stays a number as text."""
+    """Returns the names of enumeration numbers. An unknown number becomes `other` or, without `other`, the number as
+    text."""
     if numbers.is_empty():
         return pl.Series(numbers.name, [], dtype=pl.Categorical)
     has_one = numbers.min() == numbers.max() and not numbers.null_count()
@@ -232,7 +231,7 @@ def numbered(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def numbered_alike(**frames: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Numbers the rows of each frame. All frames share the memory of one column of numbers."""
+    """Adds a column of row numbers to each frame. All frames share the memory of one column of numbers."""
     numbers = pl.int_range(max(frame.height for frame in frames.values()), dtype=pl.Int64, eager=True).alias("id")
     rank = pl.lit(0, dtype=pl.Int32).alias("rank")
     return {name: frame.with_columns(numbers.head(frame.height), rank) for name, frame in frames.items()}

@@ -38,8 +38,8 @@ class UnpackedStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        # read1 returns the bytes that are ready. So the readable part of a damaged file is returned before the error is
-        # raised.
+        # read1 returns the bytes that are ready. So the readable part of a damaged file is returned before the error
+        # occurs.
         raw: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all streams have it
         self._take(len(raw))
         return raw

@@ -17,7 +17,7 @@ def is_mangled(name: str) -> bool:
 
 
 def demangled(name: str) -> str:
-    """Returns the name as in its source; unchanged if it is not mangled, or cannot be demangled."""
+    """Returns the name as in its source. A name that is not mangled, or cannot be demangled, is returned unchanged."""
     return native.demangled(name) if is_mangled(name) else name
 
 
@@ -29,7 +29,7 @@ def short_name(name: str) -> str:
     # All brackets except `(anonymous namespace)::` follow a name.
     text = name.replace("(anonymous namespace)::", "").removesuffix(" const")
     text = re.sub(r" ?\[clone [^\]]*\]$", "", text)
-    for last in (")", ">"):  # removes the function's arguments, then the template's
+    for last in (")", ">"):  # removes the arguments of the function, then those of the template
         if text.endswith(last) and (start := _opening(text)) > 0:
             text = text[:start]
     begin = 0
@@ -39,8 +39,8 @@ def short_name(name: str) -> str:
         if depth == 0 and (char == " " or text.startswith("::", place)):
             begin = place + (1 if char == " " else 2)
     own = text[begin:] or name
-    # In a return type such as std::enable_if<(8>0), void>::type, the first > is an operator. Then a part of the type is
-    # still in `own`.
+    # In a return type such as std::enable_if<(8>0), void>::type, the first > is an operator, but counts as a bracket.
+    # Then `own` still contains a part of the type.
     return own if "<" in own or "(" in own else own.rpartition(" ")[2].rpartition("::")[2]
 
 

@@ -3,8 +3,7 @@
 kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). For a kernel that only starts another
     function, the name of that function: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
 kernel_names(full_names) -> kernel_name of each
-told_apart(names, full_names) -> `names` as a tool wrote them, with kernel_name instead for each kernel that starts
-    another function
+told_apart(names, full_names) -> a tool's short names, with kernel_name where a tool's name says too little
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _STARTERS = frozenset(
     {"Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "ParallelForAgent", "enable_sm90_or_later"}
     | {"enable_3x_kernel_for_sm9x"}
 )
-# Names that need their namespace to be understood.
+# Names that say too little without their namespace.
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
-_DEEPEST = 4  # a kernel may start a function that starts another one; at most this many are followed (thrust has two)
+_DEEPEST = 4  # the most calls to follow from a kernel that starts a function that starts another one; thrust has two
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
 _MOST_NAMES = 64  # the most parts of a function's name, including its namespaces
 _LENGTH = re.compile(r"[0-9]{1,5}")
@@ -61,7 +60,8 @@ def kernel_names(full_names: pl.Series) -> pl.Series:
 
 
 def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
-    """Replaces the name of each kernel that starts another function by that function's short name."""
+    """Returns the names with kernel_name in place of those that say too little: names in _STARTERS and in
+    _IN_NAMESPACE."""
     starters = pl.Series([*_STARTERS, *_IN_NAMESPACE], dtype=pl.Categorical)
     is_starter = names.is_in(starters.implode()) & full_names.is_not_null()
     if not is_starter.any():
@@ -70,7 +70,7 @@ def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
 
 
 def _first_type(text: str, name: str) -> str | None:
-    """Returns the first argument of the template `name` that is a type."""
+    """Returns the first argument of the template `name` that is a type, not a number."""
     begin = text.find(f"{name}<") + len(name)
     if begin < len(name):
         return None
@@ -88,8 +88,8 @@ def _first_type(text: str, name: str) -> str | None:
 
 
 def _of_mangled(text: str) -> str:
-    """Returns the name of a function that the compiler's library cannot demangle because its types are too new."""
-    is_nested = text.startswith("_ZN")  # a mangled name without namespaces has one name, and types follow it
+    """Returns the short name of a function that the demangler does not understand, because its types are too new."""
+    is_nested = text.startswith("_ZN")  # without namespaces, only one name precedes the types
     name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
     for _ in range(_DEEPEST):
         if name not in _STARTERS or (begin := _TYPE.search(text, past)) is None:
@@ -100,8 +100,7 @@ def _of_mangled(text: str) -> str:
 
 
 def _with_instruction(name: str, text: str) -> str:
-    """Adds the instruction to the name of a cutlass 3 GEMM. The instruction shows the types and shapes of the
-    kernel."""
+    """Adds the GPU instruction to the name of a cutlass 3 GEMM, because it shows the types and shapes of the kernel."""
     instruction = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
     return f"{name}_{instruction[1]}" if instruction else name
 

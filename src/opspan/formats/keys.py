@@ -1,9 +1,9 @@
-"""Finds the rows that have given keys, which are numbers. Keys are mostly close together, so a key is looked up in a
-list with an entry for every number from the least to the greatest key. If no number is missing, the row number follows
-from the key itself. A join takes ten times as long.
+"""Finds the rows that have given keys, which are numbers. The numbers are mostly close together. So a list has an entry
+for every number from the least to the greatest key: the key's row, or null. If all these numbers are keys, the row
+follows from the key itself. A join takes ten times as long.
 
-The functions compute with Series instead of queries over frames, because most tables are small, and a query costs as
-much time as a thousand rows.
+The functions compute with Series instead of queries over frames, because most tables are small. A query costs as much
+time as processing a thousand rows.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import polars as pl
 
 from opspan.row_numbers import ROW_NUMBER
 
-_CLOSE = 4  # the list may be this many times as long as `keys`; it may always be as long as `wanted`
+_CLOSE = 4  # the list may be this many times as long as `keys`, or as long as `wanted` if that is more
 _STRETCHES = 8
 _FEW = 64  # up to this many rows, a Python dict is faster than a query
 
 
 def places(wanted: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
-    """Returns the row number in `keys` of each wanted key; null for unknown keys. The rows of `keys` are distinct."""
+    """Returns, for each wanted key, its row number in `keys`; null for unknown keys. The rows of `keys` are
+    distinct."""
     if not keys.height:
         return _nothing(wanted.height)
     if keys.width == 1 and keys.to_series().dtype.is_integer():
@@ -52,7 +53,7 @@ def _numbered(wanted: pl.Series, numbers: pl.Series) -> pl.Series | None:
 
 
 def _searched(wanted: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Searches ascending numbers, which mostly consist of a few runs without gaps."""
+    """Searches numbers in ascending order, which mostly form a few runs of consecutive numbers."""
     gaps = (numbers[1:] - numbers[:-1] != 1).arg_true()
     if len(gaps) < _STRETCHES:
         key, row = pl.col(wanted.name), pl.lit(None, pl.Int64)
@@ -73,7 +74,7 @@ def _nothing(count: int) -> pl.Series:
 
 def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:
     """Adds the columns of `rows` for the key in `column`; nulls for unknown keys. Keys in `rows` are unique."""
-    if not rows.height:  # most tables are empty, and nulls take no memory as literals
+    if not rows.height:  # most tables are empty, and literal nulls take no memory
         return frame.with_columns(
             pl.lit(None, dtype=one.dtype).alias(one.name) for one in rows.drop(key).iter_columns()
         )

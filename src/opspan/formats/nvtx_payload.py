@@ -24,10 +24,10 @@ from opspan.tables import Issues
 
 Bytes = npt.NDArray[np.uint8]
 
-DEEPEST = 8  # the deepest nesting of schemas
-FEW_NAMES = 64  # decoding this many names of an enumeration takes as long as decoding one field
+DEEPEST = 8  # the most levels of schemas inside each other
+FEW_NAMES = 64  # the number of an enumeration's names that take as long to decode as one field
 
-# NVTX_PAYLOAD_ENTRY_TYPE_*
+# NVTX_PAYLOAD_ENTRY_TYPE_*, as numpy types
 NUMBERS = {
     **dict.fromkeys((11,), "i1"),
     **dict.fromkeys((2, 12, 32), "u1"),
@@ -43,7 +43,7 @@ NUMBERS = {
 }
 CHARACTERS = (1, 25)
 TEXT_IDS = (75, 76, 80)  # types whose value is the number of a text, which replaces the program's pointer or handle
-INLINE_TEXTS = (75, 76)  # if such an entry has a length, its bytes are the text itself
+INLINE_TEXTS = (75, 76)  # types of entries that contain the text itself, if they have a length
 
 # NVTX_PAYLOAD_ENTRY_FLAG_*
 ELSEWHERE = 2 | 4 | 8
@@ -56,7 +56,8 @@ STATIC, ENUM = 1, 0x100  # types of schemas; opspan's captures add ENUM (format.
 class PayloadEntry:
     name: str
     type: int  # a type of NVTX, or the number of another schema
-    offset: int  # the entry's offset in the payload, in bytes; in an enumeration, the value with this name instead
+    # The entry's offset in the payload, in bytes; for an entry of an enumeration, the value that has this name.
+    offset: int
     flags: int
     detail: int  # the length of an array or of inline text
 
@@ -71,15 +72,14 @@ class Schema:
 
 class Budget:
     """The limits for all payloads of a file together. Schemas may refer to each other and to themselves, so a few
-    schemas can describe any number of fields. The name of a field is repeated in every row."""
+    schemas can describe any number of fields. The name of a field is written again for every row."""
 
     def __init__(self, written: Meter, issues: Issues) -> None:
         self.fields, self.written = Meter(FIELDS, 0, issues), written
 
 
 class Decoder:
-    """Decodes payloads by the schemas of one domain. `texts` is called with numbers from payloads, and returns their
-    texts."""
+    """Decodes payloads by the schemas of one domain. `texts` returns the texts for numbers of texts in payloads."""
 
     def __init__(
         self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series], budget: Budget
@@ -151,7 +151,7 @@ class Decoder:
         values = numbers(raw, f"u{schema.bytes}", 1) if schema.bytes in (1, 2, 4, 8) else None
         if values is None:
             return None
-        # Entries that are single flags get no names, because a value may combine several flags.
+        # Entries that are single flags get no names, because a value may be a combination of flags.
         names = {str(entry.offset): json.dumps(entry.name) for entry in schema.entries if not entry.flags & 1}
         written = _written(values[:, 0])
         longest = max(names.values(), key=len, default="")
@@ -161,7 +161,7 @@ class Decoder:
 
 
 def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
-    """Returns the first `count` numbers of every row, as columns; None if the rows are too short."""
+    """Returns the first `count` numbers of every row as a matrix, or None if the rows are too short."""
     size = np.dtype(dtype).itemsize * count
     if size > raw.shape[1]:
         return None
@@ -170,7 +170,8 @@ def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
 
 
 def _without_schema(number: int, size: int) -> Schema:
-    """Returns a schema for payloads that have none. They contain numbers, or a text, of the NVTX type `number`."""
+    """Returns a schema for payloads without one. `number` is their NVTX type: they contain numbers of this type, or a
+    text."""
     if number in NUMBERS:
         width = np.dtype(NUMBERS[number]).itemsize
         flags = FIXED_ARRAY if size > width else 0
@@ -187,7 +188,7 @@ def _written(values: npt.NDArray[Any]) -> pl.Series:
 
 
 def _characters(raw: Bytes, count: int) -> pl.Series | None:
-    """Returns texts from fields of a fixed length as JSON. A text ends at the first NUL."""
+    """Returns the texts in fields of `count` bytes, as JSON. A text ends at the first NUL."""
     if count > raw.shape[1]:
         return None
     fields = np.ascontiguousarray(raw[:, :count]).view(f"S{count}")[:, 0]

@@ -1,4 +1,4 @@
-"""Splits the names of ops that have their overload at the end, as in aten::add.Tensor."""
+"""Splits the names of ops that end with their overload, as in aten::add.Tensor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _PARTS = r"^(?<name>.*)\.(?<overload>[^.]*)$"
 
 
 def have_overload(names: pl.Series) -> pl.Series:
-    """Returns whether each name is one of an op with an overload."""
+    """Returns whether each name ends with an overload."""
     distinct = names.unique().drop_nulls()
     named = distinct.filter(distinct.cast(pl.String).str.contains(_NAMED))
-    if not len(named):  # as in most files
+    if not len(named):  # the names of most files have no overloads
         return pl.repeat(value=False, n=len(names), eager=True)
     return names.is_in(named.implode()).fill_null(value=False)
 

@@ -1,11 +1,11 @@
 """Checks the sizes that a Parquet file states, before polars reads the file.
 
-polars allocates as many elements as a list of the footer or a page says it has, and the process ends if there is not
-enough memory. A file of 2 KB may ask for any number of gigabytes. So this module first checks that the counts in the
-footer and in the heads of the pages agree.
+polars allocates as many elements as the footer or a page claims to have, and the process ends if there is not enough
+memory. A file of 2 KB may ask for any number of gigabytes. So this module first checks that the counts in the footer
+and in the heads of the pages agree.
 
-The footer also has the least and the largest value of most columns. A column that has one value in all rows, or only
-nulls, does not have to be read. Many columns of a profiler's tables are such columns.
+The footer also has the least and the largest value of most columns. If both are equal, or if all values are null, the
+column does not have to be read. This is common for columns of profilers.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from opspan.formats.counts import SAYS_MORE, within
 from opspan.formats.thrift import PLAIN, CompactReader, Fields
 
 _MAGIC: Final = b"PAR1"
-_END: Final = 8  # bytes at the end of the file: the footer's length, and the magic again
-_HEAD: Final = 256  # bytes that are enough for most heads of pages; a head with long texts is longer
+_END: Final = 8  # the number of bytes at the end of the file that contain the footer's length and the magic
+_HEAD: Final = 256  # the number of bytes that contain most heads of pages; a head with long texts is longer
 
-# Field numbers of the format. A page of data has the field `data`, which has a number for each of the format's two
-# versions. An index page has no `data`.
+# Maps field numbers of the format to names. `data` is the head of a data page; its two field numbers are for the
+# format's two versions of data pages. An index page has no `data`.
 _STATISTICS: Final[Fields] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
 _COLUMN: Final[Fields] = {
     5: ("values", PLAIN),
@@ -49,7 +49,7 @@ _PAGE: Final[Fields] = {
 }
 
 
-# Types whose values have the same bytes in the footer as in memory, and the number of these bytes.
+# Maps types whose values have the same bytes in the footer as in memory to the number of these bytes.
 _NUMBERS: Final[dict[type[pl.DataType], int]] = {pl.Int32: 4, pl.UInt32: 4, pl.Int64: 8, pl.UInt64: 8}
 
 
@@ -59,7 +59,7 @@ class Constant(NamedTuple):
     raw: bytes | None
 
     def of(self, dtype: pl.DataType) -> pl.Series | None:
-        """Returns the value as a Series of one row; None if bytes of this type cannot be converted."""
+        """Returns the value as a Series of one row, or None if the bytes cannot be converted to this type."""
         if self.raw is None:
             return None if dtype.is_nested() else pl.Series([None], dtype=dtype)
         if _NUMBERS.get(dtype.base_type()) != len(self.raw):
@@ -70,7 +70,7 @@ class Constant(NamedTuple):
 
 def check(path: Path) -> list[Constant | None]:
     """Raises an error if the file is cut off, states sizes that its bytes cannot hold, or exceeds a limit. Returns, for
-    each column, the value that all rows have; None if the rows differ or the value is not known."""
+    each column, the value that all rows have, or None if the rows differ or the value is not known."""
     with open_file(path) as stream:
         file_bytes = size_on_disk(os.fstat(stream.fileno()))
         raw, end = _footer(stream, path)
@@ -109,7 +109,7 @@ def _footer(stream: IO[bytes], path: Path) -> tuple[bytes, int]:
 
 
 def _longest(footer: dict[str, Any]) -> int:
-    """Returns the number of rows, or the number of values of the longest column of lists if that is greater."""
+    """Returns the number of rows or, if a column of lists has more values than that, the number of its values."""
     rows = [within(group["rows"]) for group in footer["groups"]]
     if sum(rows) != within(footer["rows"]):
         raise ValueError(rows)
@@ -131,7 +131,7 @@ def _constant(column: dict[str, Any]) -> Constant | None:
 
 
 def _longest_page(stream: IO[bytes], end: int, column: dict[str, Any]) -> int:
-    """Returns the unpacked length of the longest page, in bytes."""
+    """Returns the unpacked length, in bytes, of the column's longest page."""
     at = column.get("dictionary_at", column["data_at"])
     stop = at + within(column["bytes"])
     if not len(_MAGIC) <= at <= stop <= end:

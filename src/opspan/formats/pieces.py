@@ -1,4 +1,4 @@
-"""Collects the columns of a frame that is read in pieces. It uses only as much memory as the rows need.
+"""Collects the columns of a frame that is read in pieces, without taking more memory than the rows need.
 
 If a column has the same value in every row, or only nulls, only that value is stored.
 """
@@ -16,7 +16,7 @@ FEW = 8
 @dataclass
 class _Column:
     dtype: pl.DataType
-    value: Any  # the value of all rows so far, while they are equal
+    value: Any  # the value of all rows so far, if they are equal
     rows: int = 0
     parts: list[pl.Series] = field(default_factory=list)
     small: list[pl.Series] = field(default_factory=list)  # the latest parts, which are not joined yet
@@ -27,13 +27,13 @@ class _Column:
                 self.small.append(pl.Series(part.name, [self.value], dtype=self.dtype).new_from_index(0, self.rows))
             self.small.append(part)
             if len(self.small) >= FEW:
-                # Copies the parts, because a part keeps all the memory allocated that was used to compute it.
+                # Copies the parts, because a part keeps all memory allocated from which it was computed.
                 self.parts.append(pl.concat(self.small, rechunk=True))
                 self.small.clear()
         self.rows += len(part)
 
     def _goes_on(self, part: pl.Series) -> bool:
-        """Returns whether all rows are equal, including the rows of this part."""
+        """Returns whether all rows so far and all rows of this part have the same value."""
         if self.varies:
             return False
         constant, value = _constant(part)
@@ -46,7 +46,7 @@ class _Column:
         return bool(self.parts or self.small)
 
     def taken(self) -> pl.Series:
-        """Returns the column, and drops all references to its parts."""
+        """Returns the column, and frees its parts."""
         parts, self.parts, self.small = [*self.parts, *self.small], [], []
         return pl.concat(parts, rechunk=True)
 
@@ -82,11 +82,11 @@ class Columns:
 
 
 def _constant(part: pl.Series) -> tuple[bool, Any]:
-    """Returns whether all values are equal, and if they are, the first value."""
+    """Returns whether all values are equal, and if so, the first value."""
     if part.null_count() == len(part):
         return True, None
     first = part[0]
-    # Floats never count as constant, because 0.0 and -0.0 compare as equal but differ.
+    # Floats never count as constant, because 0.0 and -0.0 compare as equal but are different.
     may_be = not part.null_count() and not part.dtype.is_float() and part[-1] == first
     is_one = may_be and bool((part == first).all())
     return is_one, first if is_one else None

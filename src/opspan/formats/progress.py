@@ -1,4 +1,4 @@
-"""Counts the rows that the readers have read so far, for progress displays. Readers add the rows of each piece of a
+"""Counts the rows that the readers have read so far, for progress displays. Readers report the rows of each piece of a
 file."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def rows() -> int:
 
 
 def wait_for(what: str) -> None:
-    """Notes that the reader waits for another program, named `what`. An empty text ends the wait."""
+    """Notes that the reader waits for another program, whose name is `what`. An empty text ends the wait."""
     global _waiting_for
     _waiting_for = what
 

@@ -1,12 +1,12 @@
 """Opens SQLite files for all readers. Files are opened read-only and checked, and columns are read into polars.
 
 It never changes a user's file, and creates no files next to it. If a file has a write-ahead log, or a journal that must
-be rolled back, it is copied, and the copy is repaired. A file that cannot be read at all gives an error of one line. A
-partly damaged file is read as far as possible, and the damage is counted.
+be rolled back, the file is copied and the copy is repaired. A file that cannot be read at all raises an error with a
+one-line message. A partly damaged file is read as far as possible, and the damage is counted.
 
-It runs no code from the file. It reads only real tables and stored columns, because a view, a virtual table or a
-computed column is a program of the file's author, which may never end. A query returns no more rows than fit into the
-file, because pages may refer to each other in a circle.
+It runs no code from the file. A view, a virtual table or a computed column is a program of the file's author, which may
+never end. So only real tables and stored columns are read. A query returns at most as many rows as fit into the file,
+because damaged pages may refer to each other in a circle.
 
 The readers know what the tables mean.
 """
@@ -52,9 +52,9 @@ from opspan.tables.schema import completed, without_rows
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
 CHUNK_ROWS = 250_000
-CHUNKS = 64  # the most parts that a table is read in, however far apart its row ids are
+CHUNKS = 64  # the most parts in which a table is read, even if its row ids are far apart
 SMALLEST_CHUNK = 1_024  # the most rows that are lost around a damaged place
-HALVINGS = 1_000  # the most halvings for one table; damaged row ids may be so far apart that halving never ends
+HALVINGS = 1_000  # the most halvings for one table; damaged row ids may be so far apart that halving would take forever
 # Each thread has its own connection. More threads would only wait for memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
 
@@ -67,17 +67,18 @@ WHERE type IN ('table', 'view')
 
 # A row takes more than this number of bytes in a file, even if it is empty.
 LEAST_ROW_BYTES = 4
-# Rows that are older than a column have the column's default value. No vendor's defaults are longer than this. A longer
-# default would need memory in each of these rows.
+# A row that was written before a column was added has the column's default value. Tools have no defaults longer than
+# this. A longer default would need memory in each of these rows.
 LONGEST_DEFAULT = 1_000
 
-# Errors of Python's sqlite3. It raises UnicodeDecodeError if a message quotes a damaged schema.
+# Errors that Python's sqlite3 raises. It raises UnicodeDecodeError if an error message quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Returns the errors that a bad file raises. The driver raises one when a query starts, polars raises one (with the
-    driver's message) when batches are fetched, and polars panics if a batch has more than two gigabytes of text."""
+    """Returns the types of errors that a bad file raises. The driver raises its error when a query starts. polars
+    raises one with the driver's message when it fetches batches, and panics if a batch has more than two gigabytes of
+    text."""
     from opspan.arrow_sqlite import Error
 
     return Error, pl.exceptions.ComputeError, pl.exceptions.PanicException, UnicodeDecodeError
@@ -88,7 +89,7 @@ class _Chunk(NamedTuple):
     odd: int = 0  # cells that were not of their column's type
     undecoded: int = 0  # texts that were not UTF-8
     damage: tuple[str, ...] = ()  # SQLite's error for each damaged place
-    is_over: bool = False  # whether there is more text than is allowed for a file of this size
+    is_over: bool = False  # whether the texts are longer than is allowed for a file of this size
 
 
 class SqliteFile:
@@ -105,7 +106,8 @@ class SqliteFile:
             self.bytes = size_on_disk(self.path.stat())
             self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
             self._uri, is_copy = read_only_uri(self.path, self._stack)
-            # A file that had to be copied has pages in a journal, so its tables cannot be read from the file's pages.
+            # The journal of a copied file may have newer pages, so its tables cannot be read directly from the file's
+            # pages.
             self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
@@ -133,7 +135,7 @@ class SqliteFile:
         return tuple(self._tables)
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """Returns the names of the columns; empty if there is no such table."""
+        """Returns the names of the table's columns, or an empty tuple if there is no such table."""
         return self._tables.get(table, ())
 
     def count(self, table: str) -> int:
@@ -152,15 +154,15 @@ class SqliteFile:
         return int(rows)
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
-        """Starts reading a table in the background, before the caller asks `frame` for it. `after`: another table,
-        which is needed earlier. If its reading has started, that ends first."""
+        """Starts reading a table in the background, before the caller asks `frame` for it. `after` names a table that
+        is needed earlier. If the table `after` is being read, this one waits for it."""
         if have := self._have(table, columns):
             before = [self._begun[after][1]] if after in self._begun else []
             self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns the columns, with rows in the order of the file. Columns that the table lacks are null. ROWID is the
-        row id."""
+        """Returns the columns, with rows in the order of the file. Columns that the table lacks are null. The column
+        ROWID is the row id."""
         if table in self._views:
             self.issues.add("skipped_views", detail=table)
         begun_with, begun = self._begun.pop(table, ({}, None))
@@ -188,7 +190,8 @@ class SqliteFile:
     def _from_pages(
         self, table: str, columns: Mapping[str, Type], after: Sequence[Future[_Chunk | None]] = ()
     ) -> Callable[[], _Chunk | None]:
-        """Returns a function that reads all rows at once, or gives None if only SQLite can read the table."""
+        """Returns a function that reads all rows at once from the file's pages. The function returns None if only
+        SQLite can read the table."""
         try:
             layout = sqlite_cells.layout_of(self._connection, quoted(table), self._facts[table])
         except SQLITE_FAILURES:
@@ -217,8 +220,8 @@ class SqliteFile:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            # isolation_level=None means autocommit, so the transaction that is begun below stays open, and no writer
-            # can finish meanwhile.
+            # isolation_level=None means autocommit. So the read transaction that is begun below stays open, and the
+            # file cannot change while it is read.
             connection = sqlite3.connect(self._uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
             self._stack.callback(connection.close)
             connection.text_factory = decoded
@@ -276,16 +279,16 @@ class SqliteFile:
     # --- reading
 
     def _chunks(self, table: str) -> list[tuple[int, int] | None]:
-        """Returns ranges of row ids that cover the table. If the table has no row ids, returns one None, which means
-        the whole table."""
+        """Returns ranges of row ids that cover the table. A table without row ids is one chunk, which is written as
+        None."""
         if "rowid" in (name.lower() for name in self.columns(table)):
             return [None]
         try:
-            # Two queries, because a query with both min and max would go through all rows.
+            # Uses two queries, because a query with both min and max would read all rows.
             name = quoted(table)
             bounds = f"SELECT (SELECT min(rowid) FROM {name} NOT INDEXED), (SELECT max(rowid) FROM {name} NOT INDEXED)"
             ((low, high),) = self._connection.execute(bounds)
-        except SQLITE_FAILURES:  # the table is WITHOUT ROWID, or damaged; then reading it reports the damage
+        except SQLITE_FAILURES:  # the table is WITHOUT ROWID or damaged; reading the rows reports damage
             return [None]
         if low is None:
             return []
@@ -302,14 +305,14 @@ class SqliteFile:
         cells = [PLAIN.get(kind, "{0}").format(name) for name, kind in zip(names, columns.values(), strict=True)]
         if self._is_over(table, columns, f"{source}{within} LIMIT {self._most_rows}"):
             return _Chunk(is_over=True)
-        limit = f" LIMIT {self._most_rows + 1}"  # one more, because the query adds a first row
+        limit = f" LIMIT {self._most_rows + 1}"  # + 1 for the row that the query adds at the begin
         plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}{limit}"
         try:
             frame = self._query(plain, BATCH_ROWS)
             if frame.dtypes == [as_read(kind) for kind in columns.values()]:
                 return _converted(frame.slice(1), columns)
         except _failures():
-            pass  # a cell has another type, or the file is damaged; the next query shows which
+            pass  # a cell has another type, or the file is damaged; the next query shows which of them it is
         cells = [
             GUARDED.get(kind, GUARDED["int"]).format(name) for name, kind in zip(names, columns.values(), strict=True)
         ]
@@ -334,13 +337,14 @@ class SqliteFile:
             count = self._query(f"SELECT total(n) FROM (SELECT {lengths} AS n FROM {rows})", 1).item()
         except _failures():
             return False  # reading the rows reports the error
-        self._text_bytes[table] += int(count)  # no lock between threads is needed, because a lost update does no harm
+        self._text_bytes[table] += int(count)  # without a lock: a lost update does no harm
         return self._text_bytes[table] > CELLS.allows(self.bytes)
 
     def _around(
         self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None, error: Exception
     ) -> _Chunk:
-        """Reads as much as it can of a damaged chunk, by reading each half, down to chunks of a few rows."""
+        """Reads the undamaged rows of a damaged chunk. Halves the chunk until a part has fewer than SMALLEST_CHUNK row
+        ids."""
         self._halvings[table] += 1
         if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK or self._halvings[table] > HALVINGS:
             where = f", rows {chunk[0]:,} to {chunk[1]:,}" if chunk else ""
@@ -356,7 +360,7 @@ class SqliteFile:
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:
-        # Imported here, because most tables are read from pages, without the driver.
+        # Imported here, because most tables are read from pages and do not need the driver.
         from opspan.arrow_sqlite import statement as open_statement
 
         with open_statement(self._uri) as statement:
@@ -367,7 +371,7 @@ class SqliteFile:
 
 
 def table_names(path: str | Path) -> frozenset[str]:
-    """Returns the names of the tables of a file. Raises an error that says why they cannot be read."""
+    """Returns the names of the tables of a file. Raises an error if the file cannot be read."""
     with SqliteFile(path, Issues()) as store:
         return frozenset(store.tables)
 

@@ -1,10 +1,10 @@
-"""Reads cells of SQLite as columns of one type: from the pages of the file in native code, many times as fast as SQLite
-returns rows, or with SQL.
+"""Reads cells of SQLite as columns of one type. Native code reads them from the pages of the file, many times as fast
+as SQLite returns rows. SQL reads everything else.
 
 SQLite stores any value in any column, whatever type was declared. The native code reads only tables with row ids whose
-cells have the requested types. Everything else (cells of other types, texts that are not UTF-8, tables WITHOUT ROWID,
-anything inconsistent) is declined and left to SQLite, which reports what is wrong. See docs/formats/sqlite.md. The SQL
-here selects cells of one type, because the driver needs one type per column.
+cells have the requested types. It declines everything else (cells of other types, texts that are not UTF-8, tables
+WITHOUT ROWID, anything inconsistent). Then SQLite reads the table, and reports what is wrong. See
+docs/formats/sqlite.md. The SQL here selects cells of one type, because the driver needs one type per column.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ DTYPES: dict[Type, type[pl.DataType]] = {
     "bytes": pl.Binary,
 }
 
-# The driver takes the type of a column from its first batch, and fails if the column has another type in a later batch.
-# So each query begins with a row of the wanted types, which is removed again. This also helps if the first batch has
-# only NULLs.
+# The driver takes the type of a column from its first batch, and fails if a later batch has another type. So each query
+# begins with a row of the wanted types, which is removed afterwards. This also helps if the first batch has only NULLs.
 FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''", "bytes": "x''"}
 
 # Casting to text costs nothing if the cell is text already.
@@ -57,7 +56,7 @@ GUARDED: dict[Type, str] = {
 
 ROWID = "rowid"  # the row id, which callers request like a column
 _KINDS: dict[Type, int] = {"int": 0, "int32": 1, "float": 2, "text": 3, "bytes": 4}
-_NUMBER = -1  # used as the field number of a column that is the row id
+_NUMBER = -1  # the field number that stands for the row id
 _REAL = "(?i)REAL|FLOA|DOUB"  # declared types of columns with real numbers, see https://sqlite.org/datatype3.html
 _WHOLE = r"[+-]?\d{1,18}"
 _TEXT = r"'((?:[^']|'')*)'"
@@ -76,8 +75,8 @@ def dtypes_of(columns: Mapping[str, Type]) -> dict[str, type[pl.DataType]]:
 
 
 def checked(raw: pl.Series) -> tuple[pl.Series, int]:
-    """Returns bytes as text, and the number of cells that were not UTF-8. These cells are found by halving, because
-    they are rare."""
+    """Returns bytes as text, and the number of cells that were not UTF-8. Finds these cells by halving the column,
+    because they are rare."""
     try:
         return raw.cast(pl.String), 0
     except pl.exceptions.ComputeError:
@@ -95,23 +94,23 @@ def decoded(raw: bytes) -> str:
 
 
 class TableFacts(NamedTuple):
-    """The entries of SQLite's schema for the tables with one name."""
+    """The entries of SQLite's schema for one table name."""
 
-    roots: Sequence[object]  # the root pages of the tables; a sound file has one table of a name
+    roots: Sequence[object]  # the root pages of all tables with this name; an undamaged file has only one
     columns: Sequence[tuple[Any, ...]]  # rows of PRAGMA table_xinfo
 
 
 class TableLayout(NamedTuple):
-    """The root page of a table, and the number of the field that each column has in a record."""
+    """The root page of a table, and the number of each column's field in a record."""
 
     root: int
     fields: Mapping[str, int]
-    defaults: Mapping[str, str | None]  # default of each column, as in CREATE TABLE
-    reals: frozenset[str]  # columns of real numbers: a stored 1 may mean 1.0, whose text is "1.0"
+    defaults: Mapping[str, str | None]  # the default of each column, as SQL
+    reals: frozenset[str]  # columns of real numbers: a stored 1 may mean 1.0, which becomes the text "1.0"
 
 
 def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) -> TableLayout | None:
-    """Returns the layout; None if only SQLite can read the table."""
+    """Returns the layout, or None if only SQLite can read the table."""
     rows = facts.columns
     is_computed = any(hidden for *_, hidden in rows)
     if len(facts.roots) != 1 or not isinstance(root := facts.roots[0], int) or is_computed:
@@ -131,8 +130,9 @@ def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) ->
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Opens the file and yields its descriptor. Open it before SQLite opens the file, and close it after SQLite,
-    because closing any descriptor of a file releases all locks that the process has on the file."""
+    """Opens the file and yields its descriptor. The caller opens the file before SQLite does, and closes it after
+    SQLite. Otherwise closing it would release SQLite's locks: closing any descriptor of a file releases all locks of
+    the process on it."""
     with open_file(path) as stream:
         yield stream.fileno()
 
@@ -140,8 +140,8 @@ def opened(path: Path) -> Iterator[int]:
 def read(
     descriptor: int, layout: TableLayout, columns: Mapping[str, Type], threads: int, most_text: int
 ) -> tuple[pl.DataFrame, int] | str:
-    """Returns the columns and the bytes of their texts, or the reason why the table is declined. `most_text`: the
-    largest number of bytes that the texts may have."""
+    """Returns the columns and the bytes of their texts, or the reason why native code declines the table. `most_text`
+    is the most bytes that the texts may have."""
     if not columns.keys() <= layout.fields.keys():
         return "a column that is not there"
     if any(kind == "text" and name in layout.reals for name, kind in columns.items()):
@@ -175,7 +175,7 @@ def read(
 
 
 def _default(sql: str | None, kind: Type) -> tuple[int | None, str | None, bool]:
-    """Returns the default for rows that are older than the column, as a number and a text, and whether it could be
+    """Returns the default for rows that are older than the column: as a number, as a text, and whether it could be
     read."""
     if sql is None or sql.upper() == "NULL":
         return None, None, True

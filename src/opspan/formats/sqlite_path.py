@@ -1,6 +1,6 @@
 """Opens an SQLite file without changing the file or its folder. If that is impossible, the error says why.
 
-The header of such a file has these bytes:
+The header of an SQLite file has these bytes:
 
 0-15     'SQLite format 3\\0'
 16-17    the page size; 1 means 65536
@@ -26,7 +26,7 @@ MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 WAL = 2
 # A journal ends with these bytes if it names another journal, because a transaction spanned several databases. Rolling
-# it back would delete the named file, which may be any file.
+# the journal back would delete the file that it names, which may be any file.
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
@@ -46,7 +46,7 @@ def stamp(path: Path) -> tuple[int, int, bytes]:
 
 
 def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
-    """Returns a URI, and whether it leads to a copy of the file. Opening the URI changes neither the file nor its
+    """Returns a URI, and whether the URI leads to a copy of the file. Opening the URI changes neither the file nor its
     folder."""
     size, _, head = stamp(path)
     if not is_sqlite(head):
@@ -56,7 +56,7 @@ def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
     if not journals:
         _check_size(path, size, head)
         # For a file in WAL mode, SQLite creates -wal and -shm files, unless the URI has immutable=1. With immutable=1
-        # SQLite ignores a log, but this file has none.
+        # SQLite ignores a write-ahead log, which is safe, because this file has none.
         uri = _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
         return uri, False
     return _as_uri(_copy(path, journals, stack.enter_context(temporary_folder("opspan-copy-"))), "mode=rw"), True
@@ -65,7 +65,8 @@ def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
 def _beside(path: Path, suffix: str) -> Path | None:
     other = path.with_name(path.name + suffix)
     try:
-        with open_file(other) as stream:  # SQLite itself would open any kind of file, and wait for a FIFO
+        # SQLite itself would open any kind of file, even a FIFO, and wait for a writer.
+        with open_file(other) as stream:
             return other if os.fstat(stream.fileno()).st_size else None
     except FileNotFoundError:
         return None

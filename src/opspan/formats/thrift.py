@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-# The fields to read from a structure. Each number of a field maps to the field's name and, if the field itself is a
-# structure, to the fields to read from that.
+# The fields to read from a structure. Maps a field's number to its name and, if the field itself is a structure, to the
+# fields to read from that structure.
 Fields = Mapping[int, tuple[str, Any]]
 PLAIN: Final[Fields] = {}
 
 _DEEPEST: Final = 64
-_TRUE, _FALSE = 1, 2  # types of booleans; a boolean field has no bytes after its type, a boolean in a list has one
+# Types of booleans; the type of a boolean field is also its value, but a boolean in a list has a byte of its own.
+_TRUE, _FALSE = 1, 2
 _WIDTHS: Final = {1: 1, 2: 1, 7: 8, 13: 16}
 _BYTE, _VARINTS = 3, (4, 5, 6)
 _BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
@@ -34,7 +35,7 @@ class CompactReader:
             number = number + (head >> 4) if head >> 4 else self._number()
             kind = head & 15
             value: Any
-            if kind in _VARINTS:  # most fields are numbers of one byte, which are read here without a call
+            if kind in _VARINTS:  # most fields are numbers of one byte, so they are read here, without a call
                 byte = raw[self.at]
                 if byte < 128:
                     self.at += 1

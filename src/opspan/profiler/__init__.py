@@ -1,6 +1,6 @@
 """Offers the names of torch.profiler, but records with opspan. A user of torch.profiler only changes the import line.
 
-It only maps each name to its module, as opspan itself does. So importing this module loads neither torch nor polars.
+Like opspan/__init__.py, this file only maps each name to its module. So importing it loads neither torch nor polars.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from opspan.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
     from opspan.profiler.profile import profile as profile
 
-# name -> "module:attribute", or "module" if the name is the module itself. Names that only torch has lead to torch.
+# Maps each name to "module:attribute", or to "module" if the name is the module itself. Names that only torch has are
+# taken from torch.
 _HOMES = {
     "DeviceType": "torch.profiler:DeviceType",
     "ExecutionTraceObserver": "torch.profiler:ExecutionTraceObserver",

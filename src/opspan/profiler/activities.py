@@ -1,7 +1,7 @@
 """Parses the argument `activities=` in torch's form, with torch's checks.
 
-A mapping lists kinds of events of an activity: `{ProfilerActivity.CPU: ["CPU_OP"]}`. As in torch, these kinds filter
-only Chrome traces; the list of events has all that was recorded.
+An activity may be a mapping that selects kinds of events: `{ProfilerActivity.CPU: ["CPU_OP"]}`. As in torch, the
+selection affects only Chrome traces. The list of events contains everything that was recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
 
-# torch's names of kinds, and their categories in Chrome traces. Those of the CPU are a group of their own.
+# torch's names for the kinds of events of each activity, and the categories of these events in Chrome traces.
 _OF_THE_CPU = {
     name: name.lower()
     for name in (
@@ -58,8 +58,8 @@ _OF_DEVICES = {
 
 
 def parse_activities(requested: Iterable[object] | None) -> dict[ProfilerActivity, set[str] | None]:
-    """Returns the activities, and for each the categories that Chrome traces have of it; None: all. Each activity may
-    occur once. An empty list of kinds turns it off."""
+    """Returns, for each activity, the categories that Chrome traces show; None means all. An activity may be given only
+    once. An empty list of kinds turns an activity off."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     if requested is None:
@@ -79,7 +79,8 @@ def parse_activities(requested: Iterable[object] | None) -> dict[ProfilerActivit
 
 
 def left_out(activities: Mapping[ProfilerActivity, set[str] | None]) -> set[str]:
-    """Returns the categories of Chrome traces that no activity asks for."""
+    """Returns the categories to leave out of Chrome traces: those that an activity excludes and that no activity
+    selects."""
     unwanted, wanted = set(), set()
     for activity, categories in activities.items():
         group = set((_OF_THE_CPU if activity.name == "CPU" else _OF_DEVICES).values())
@@ -97,7 +98,7 @@ def _categories(activity: str, names: Iterable[str]) -> set[str]:
 
 
 def has_devices(activities: set[ProfilerActivity], stacklevel: int) -> bool:
-    """Returns whether a requested device exists. For a missing device, warns in torch's words."""
+    """Returns whether at least one requested device exists. Warns about each missing device, in torch's words."""
     from torch.profiler import ProfilerActivity
 
     requested = activities - {ProfilerActivity.CPU}

@@ -1,4 +1,4 @@
-"""torch.autograd.profiler.profile, but recorded by opspan. It makes one recording, and its list of events."""
+"""torch.autograd.profiler.profile, but recorded by opspan. An object of this class makes one recording."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _DEVICES = ("cuda", "xpu", "mtia", "hpu")
 
 @dataclass
 class ProfilerStats:
-    """The cost of profiling itself, under torch's names. Parsing includes reading the capture and building the tree."""
+    """The cost of profiling itself, under torch's names. `parse_kineto_call_duration_us` includes reading the capture
+    and building the tree."""
 
     profiling_window_duration_sec: float = 0
     number_of_events: int = 0
@@ -35,13 +36,13 @@ class ProfilerStats:
 
 
 class profile:  # noqa: N801  # torch's name
-    """torch.autograd.profiler.profile: records its block, and is a list of events afterwards.
+    """torch.autograd.profiler.profile: records its `with` block, and shows the events afterwards.
 
         with profile(record_shapes=True) as prof:
             model(x).sum().backward()
         print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
-    Most people want `opspan.profiler.profile`. With `enabled=False` it does nothing.
+    `enabled=False` turns recording off. Most people want `opspan.profiler.profile` instead of this class.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class profile:  # noqa: N801  # torch's name
 
     @classmethod
     def over(cls, recorder: _KinetoProfile) -> profile:
-        """Returns the object of `prof.profiler`, over the last cycle of a profiler."""
+        """Returns the value of `prof.profiler`: an object of this class that shows the last cycle of `recorder`."""
         device = recorder.use_device
         profiler = cls(use_cpu=True, acc_events=recorder.acc_events)
         for name in ("record_shapes", "with_flops", "profile_memory", "with_stack", "with_modules"):
@@ -222,7 +223,7 @@ class profile:  # noqa: N801  # torch's name
 
 
 def _timed(call: Callable[[], object]) -> int:
-    """Returns the duration in microseconds."""
+    """Returns how long the call takes, in microseconds."""
     began_ns = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - began_ns) // 1000

@@ -1,5 +1,4 @@
-"""Makes the trace that a profile writes as a Chrome trace: with torch.profiler's members at the top, and without the
-kinds of events that `activities=` leaves out."""
+"""Prepares a trace before it is exported as a Chrome trace, so that the file is like one of torch.profiler."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def members(path: str, trace_id: str | None) -> dict[str, Any]:
-    """Returns what torch.profiler writes about a file at its top."""
+    """Returns the top-level members that torch.profiler writes to identify a file."""
     return {"trace_id": trace_id, "traceName": path, "host_name": socket.gethostname()}
 
 
 @forked.elsewhere
 def with_functions(trace: Trace) -> Trace:
-    """Returns the trace with calls of Python functions, as far as the stacks of ops show them."""
+    """Returns the trace with calls of Python functions, which are derived from the stacks of ops."""
     from opspan.profiler.sampled_functions import functions
 
     return trace.replace(functions=functions(trace))
@@ -36,7 +35,7 @@ def with_engine(trace: Trace) -> Trace:
 
 @forked.elsewhere
 def only_with(trace: Trace, left_out: Collection[str]) -> Trace:
-    """Returns the trace without the rows whose events have these categories."""
+    """Returns the trace without the rows that would become Chrome events of the categories `left_out`."""
     import polars as pl
 
     from opspan.tables.schema import KIND

@@ -1,7 +1,7 @@
-"""The base class of torch.profiler's interface. It records cycles one after another, and has the results of the last
+"""The base class for torch.profiler's interface. It records one cycle after another, and keeps the results of the last
 one.
 
-Each cycle is a recording (emit/record.py). It is read when somebody uses its contents.
+A cycle is one recording (emit/record.py). It is read when a user asks for its results.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class _KinetoProfile:
     """Records from `start` to `stop`. The subclass `profile` adds the schedule.
 
-    `path` is the folder for the captures, with a file for each cycle. Without `path` the captures are temporary.
-    `python` records every call of a function of Python. `compiled` records what torch.compile says about its kernels.
+    `path` is the folder for the captures, one file per cycle. Without `path` the captures are temporary. `python`
+    records every call of a Python function. `compiled` records torch.compile's log about its kernels.
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class _KinetoProfile:
         self.compiled = compiled
         self._path = path
         self._cycles = 0
-        self.began_ns = 0  # on the clock of the trace
+        self.began_ns = 0  # when the cycle began, on the trace's clock
         self._cycle: record | None = None
         self._metadata: dict[str, Any] = {}
         self._trace: Trace | None = None
         self._events: EventList | None = None
-        self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
+        self._earlier: list[Any] = []  # the events of earlier cycles, if acc_events is true
         self._trace_id: str | None = None
         self._experimental = experimental.fields_of(experimental_config)
         self._is_trace_only = "trace_only" in self._experimental and not with_stack
         if "trace_only" in self._experimental and with_stack:
             warnings.warn("trace_only=True is not used, because of with_stack=True", UserWarning, stacklevel=3)
         self._collections: experimental.GarbageCollections | None = None
-        self._is_refused = False  # whether too many recordings were on when this cycle was to start
-        self._undo = ExitStack()  # reverts what starting the cycle did
+        self._is_refused = False  # whether this cycle records nothing, because too many recordings were active
+        self._undo = ExitStack()  # undoes the changes made by starting the cycle
         self._has_devices = has_devices(self.activities, stacklevel=3)
         experimental.note_unused(self._experimental, stacklevel=3)
 
@@ -104,13 +104,13 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """Begins a new cycle. The recording of the previous cycle is deleted, unless `path` keeps it."""
+        """Prepares a new cycle. Deletes the recording of the previous cycle, unless `path` keeps it."""
         from torch.profiler import ProfilerActivity
 
         has_cpu = ProfilerActivity.CPU in self.activities
         if self.activities and not has_cpu and not self._has_devices:
             raise NothingToProfile("No activities specified for the profiler: neither the CPU nor a device is left")
-        self._end()  # ends the open cycle, if there is one
+        self._end()  # ends the previous cycle if it is still recording
         self._cycle = record(
             self._path,
             self.record_shapes or self.with_flops,
@@ -161,7 +161,7 @@ class _KinetoProfile:
             self.execution_trace_observer.stop()
         self._end()
         if self.acc_events and not self._is_trace_only:
-            self.events()  # read now, before the next cycle replaces this one
+            self.events()  # reads the events now, before the next cycle replaces this one
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
         from torch.profiler import ProfilerActivity
@@ -202,8 +202,8 @@ class _KinetoProfile:
         return self._trace
 
     def events(self) -> EventList:
-        """Returns the last cycle as torch.profiler lists it: an op directly inside an op of the same name is merged
-        with that op. With `acc_events` the list includes the earlier cycles."""
+        """Returns the events of the last cycle as torch.profiler lists them: an op directly inside an op of the same
+        name is merged with that op. With `acc_events` the list includes the earlier cycles."""
         if self._is_trace_only:
             raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:
@@ -232,7 +232,7 @@ class _KinetoProfile:
         )
 
     def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
-        """Writes a Chrome trace, whatever the file is called. If the name ends with .gz, the file is gzipped."""
+        """Writes a Chrome trace, whatever the file's name. If the name ends with .gz, the file is gzipped."""
         from opspan.views import export
 
         members = chrome.members(os.fspath(path), self._trace_id)
@@ -247,7 +247,7 @@ class _KinetoProfile:
         self.events().export_stacks(Path(path), metric)
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> None:
-        """Writes how much memory was in use over time, as a page with a picture, or as JSON in torch's form
+        """Writes how much memory was in use over time: as an HTML page with a picture, or as JSON in torch's form
         (docs/profiler.md)."""
         from opspan.profiler.memory_timeline import write
 
@@ -255,8 +255,8 @@ class _KinetoProfile:
             raise ValueError("export_memory_timeline() needs profile_memory=True")
         write(self.trace, device, Path(path))
 
-    # From 2.14 on, torch may write events of devices after an export has returned. Here a file is complete when its
-    # export returns.
+    # torch has these methods, because from 2.14 on it may write events of devices after an export has returned. An
+    # export of opspan is complete when it returns.
     def wait_for_exports(self) -> None:
         """Returns at once, because exports are never pending."""
 
@@ -266,20 +266,21 @@ class _KinetoProfile:
     # --- metadata
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Adds a text that is written into Chrome traces."""
+        """Adds a text to be written into Chrome traces."""
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Adds a JSON value, which has to be valid."""
+        """Adds a JSON value to be written into Chrome traces. Raises ValueError if it is not valid JSON."""
         try:
             parsed = json.loads(value)
-            json.dumps(parsed, allow_nan=False)  # only Python accepts NaN and Infinity
+            # Rejects NaN and Infinity, which json.loads accepts although they are not JSON.
+            json.dumps(parsed, allow_nan=False)
             self._metadata[key] = parsed
         except (TypeError, ValueError) as error:
             raise ValueError(f"add_metadata_json({key!r}): {str(value)[:80]!r} is not JSON ({error})") from None
 
     def preset_metadata_json(self, key: str, value: str) -> None:
-        """Adds the JSON value when recording starts."""
+        """Stores a JSON value, which is added to the metadata when recording starts."""
         self.preset_metadata[key] = value
 
     def _end(self) -> None:

@@ -1,7 +1,7 @@
-"""Lets torch.autograd._profiler_enabled() answer True while a profile is on.
+"""Makes torch.autograd._profiler_enabled() return True while a profile of opspan is recording.
 
-DataPipes and other libraries name their ranges only then. The name of the function is replaced, because torch's own
-state would keep torch.profiler from starting.
+DataPipes and other libraries name their ranges only if it returns True. This module replaces the function, because
+torch's own flag would prevent torch.profiler from starting.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import sys
 
 from opspan.emit.replaced_name import ReplacedName
 
-_RPC = "torch.distributed.rpc"  # it would use torch's profiler of another process, which is off
+_RPC = "torch.distributed.rpc"  # with True, RPC would use torch's profiler in the other process, which is off
 
 
 def _profiler_enabled() -> bool:
-    # A program may have kept this function, and call it after the profile.
+    # `users` is checked, because a program may have stored this function and may call it after the profile.
     asks_for_rpc = str(sys._getframe(1).f_globals.get("__name__", "")).startswith(_RPC)
     return bool(_name.before()) or (_name.users > 0 and not asks_for_rpc)
 
 
-# While torch.compile or an export traces a program, it takes the answer as a constant, as that of torch's function.
+# Makes torch.compile and torch.export treat the result as a constant while they trace, as for torch's function.
 _profiler_enabled._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 _name = ReplacedName("torch.autograd", "_profiler_enabled", _profiler_enabled)

@@ -1,5 +1,5 @@
-"""Reads the argument `experimental_config=`, which is torch's _ExperimentalConfig. If a field has no effect here, there
-is a warning."""
+"""Reads the argument `experimental_config=`, which is torch's _ExperimentalConfig. Warns about fields that have no
+effect in opspan."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any, Literal
 from opspan.emit import unharmed
 from opspan.emit.annotate import annotate
 
-# Fields that change nothing here, because opspan always does what they ask for, or because they need a device.
+# Fields that are ignored without a warning, because opspan always does what they request, or because they need a
+# device.
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
 _DONE = ("capture_overload_names", "record_python_gc_info", "trace_only")
 GC = "Python GC"
-_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}  # for each default, another value
+# Maps the text of each default to another value.
+_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}
 
 
 def fields_of(config: object) -> dict[str, Any]:
-    """Returns the fields that differ from their default."""
+    """Returns the fields whose values differ from their defaults."""
     if config is None:
         return {}
     from torch._C._profiler import _ExperimentalConfig
@@ -32,7 +34,7 @@ def fields_of(config: object) -> dict[str, Any]:
 
 
 def note_unused(fields: dict[str, Any], stacklevel: int) -> None:
-    """Warns about fields without effect."""
+    """Warns about the fields that have no effect."""
     if unused := [f"{name}={value!r}" for name, value in fields.items() if name not in (*_ALWAYS, *_DONE)]:
         warnings.warn(
             f"opspan.profiler does not use these of experimental_config: {', '.join(unused)}",
@@ -42,10 +44,10 @@ def note_unused(fields: dict[str, Any], stacklevel: int) -> None:
 
 
 class GarbageCollections:
-    """A range for each run of Python's garbage collector, on the thread that runs it."""
+    """Records a range for each run of Python's garbage collector, on the thread that runs it."""
 
     def __init__(self) -> None:
-        self._range = annotate(GC)  # created now, because little may be done during a collection
+        self._range = annotate(GC)  # created now, because a callback of the garbage collector should do little
 
     def start(self) -> None:
         gc.callbacks.append(self._on_collection)
@@ -60,10 +62,12 @@ class GarbageCollections:
 
 
 def _places(config_type: Any) -> dict[str, int]:
-    """Returns the index of each field in `_values`. torch shows most fields only through pickle. Up to torch 2.9 their
-    order there differs from the order of the arguments. So each field is set once, to see which value changes."""
+    """Returns the index of each field in the list that `_values` returns. torch shows most fields only through pickle,
+    and up to torch 2.9 their order in the pickle is not that of the arguments. So this function sets one field at a
+    time, and finds the index whose value changes."""
     defaults = _values(config_type())
-    # pybind's docstring: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
+    # The first line of pybind's docstring is __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool =
+    # False) -> None
     signature = (config_type.__init__.__doc__ or "").partition("\n")[0].partition(",")[2]
     places = {}
     for name, default in re.findall(r"(\w+): [^=]*= ([^,)]*)", signature):

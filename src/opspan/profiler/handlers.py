@@ -1,4 +1,4 @@
-"""Callbacks for `on_trace_ready`."""
+"""Functions that make callbacks for `on_trace_ready`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def tensorboard_trace_handler(
     use_gzip: bool = False,
     use_python_export: bool = False,
 ) -> Callable[[_KinetoProfile], None]:
-    """Writes a Chrome trace of each cycle into the folder, under names that TensorBoard's profiler and HTA look for.
+    """Returns a callback that writes a Chrome trace of each cycle into a folder. TensorBoard's profiler and HTA find
+    the files by their names.
 
-    `worker_name` has to differ from worker to worker. By default it is the host's name and the process' number.
+    `worker_name` must differ between workers. By default it is the host's name and the process id.
     """
 
     def handler(profiler: _KinetoProfile) -> None:

@@ -1,6 +1,7 @@
-"""prof.profiler.kineto_results: events by the methods that torch's Kineto results have, over opspan's own list.
+"""Gives opspan's events the methods of torch's Kineto results, for `prof.profiler.kineto_results`.
 
-Times are nanoseconds since 1970. Memory alone is not an event here, and Kineto's own fields raise AttributeError.
+Times are nanoseconds since 1970. Changes of memory are not listed as events, and fields that only Kineto has raise
+AttributeError.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opspan.events import EventList, FunctionEvent
 
-# torch's method -> the attribute of a FunctionEvent that it returns.
+# Maps torch's methods to the attributes of a FunctionEvent that they return.
 _ATTRIBUTES = {
     "activity_type": "activity_type",
     "concrete_inputs": "concrete_inputs",
@@ -44,7 +45,7 @@ _ATTRIBUTES = {
 
 
 class KinetoEvent:
-    """An event with torch's methods of a `_KinetoEvent`."""
+    """An event with the methods of torch's `_KinetoEvent`."""
 
     def __init__(self, event: FunctionEvent, trace_start_ns: int) -> None:
         self._event = event
@@ -96,7 +97,7 @@ class KinetoResults:
         return self._trace_start_ns
 
     def experimental_event_tree(self) -> list[EventNode]:
-        """Returns the events of the CPU that stand in no other, each with those inside it."""
+        """Returns the outermost CPU events, each with the events inside it."""
         roots = [event for event in self._events if event.cpu_parent is None and event.device_type.name == "CPU"]
         return [EventNode(event, self._trace_start_ns, None) for event in roots]
 

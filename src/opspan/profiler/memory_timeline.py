@@ -2,10 +2,10 @@
 
     .json, .json.gz     [times in microseconds, [[0, bytes of each category ...], ...]]
     .raw.json.gz        [[time in nanoseconds, action, bytes, category], ...]
-    .html               a picture of it (timeline_page.py)
+    .html               a picture of the memory in use (timeline_page.py)
 
-Torch sorts memory into parameters, gradients, activations and so on by following every tensor. Here the ranges around
-an event give its category (analysis/categories.py). Without such ranges the category is unknown.
+torch sorts memory into parameters, gradients, activations and so on by following every tensor. opspan finds the
+category from the ranges around an event (analysis/categories.py). Without such ranges the category is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opspan.profiler.timeline_page import page
 from opspan.row_numbers import ROW_NUMBER
 from opspan.trace import Trace
 
-# The categories in the order of torch's numbers, which is also the order of the columns after the first.
+# The categories in the order of torch's numbers. In the JSON, the bytes of the categories have the same order.
 CATEGORIES = (
     "parameter",
     "optimizer_state",
@@ -33,15 +33,16 @@ CATEGORIES = (
     "autograd_detail",
     "unknown",
 )
-BEFORE, TAKEN, GIVEN_BACK = 1, 2, 4  # torch's numbers of the actions; BEFORE means before the recording
+# Torch's numbers of the actions; BEFORE marks memory that was taken before the recording.
+BEFORE, TAKEN, GIVEN_BACK = 1, 2, 4
 NO_TIME = -1
 _col = pl.col
 
 
 @forked.elsewhere
 def write(trace: Trace, device: str | None, path: Path) -> None:
-    """Writes the form that the end of the file's name asks for. `device` is "cpu", "cuda:0" and the like. None means
-    the host."""
+    """Writes the form that the suffix of `path` selects. `device` is "cpu" or a name such as "cuda:0"; None means the
+    CPU."""
     changes = changes_of(trace, device or "cpu")
     if path.suffixes[-3:] == [".raw", ".json", ".gz"]:
         _write(json.dumps([list(row) for row in changes.iter_rows()]), path)
@@ -56,7 +57,8 @@ def write(trace: Trace, device: str | None, path: Path) -> None:
 
 
 def changes_of(trace: Trace, device: str) -> pl.DataFrame:
-    """Returns time_ns, action, bytes (negative if given back) and category, in order of time."""
+    """Returns a row for each change of memory, in order of time: time_ns, action, bytes (negative if given back),
+    category."""
     kind, _, number = device.partition(":")
     on_device = _col("device_id").is_null() if kind == "cpu" else _col("device_id") == int(number or 0)
     blocks = trace.analysed.allocations
@@ -81,8 +83,8 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
 
 
 def in_use(changes: pl.DataFrame) -> pl.DataFrame:
-    """Returns time_us and the bytes of each category after each event. Memory from before the recording gets a row of
-    its own at the beginning, as in torch."""
+    """Returns time_us and the bytes of each category after each event. As in torch, memory from before the recording
+    gets a separate first row."""
     happened = changes.filter(_col("time_ns") != NO_TIME)["time_ns"]
     first = happened.min()
     is_before = _col("time_ns") == NO_TIME

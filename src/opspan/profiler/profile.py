@@ -1,4 +1,4 @@
-"""torch.profiler.profile: cycles of recording that follow a schedule."""
+"""Defines torch.profiler.profile for opspan: it records cycles, which follow a schedule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
                 prof.step()
         print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
-    Without a schedule it records everything, and calls `on_trace_ready` at the end.
+    Without a schedule, `profile` records everything, and calls `on_trace_ready` at the end.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self.step_num = 0
         self.current_action = action_of(self.schedule(0))
         self._profiler: autograd.profile | None = None
-        # torch's name; scripts look calls up in it, and replace some.
+        # The name is torch's, because scripts look up calls in this dict and replace some of them.
         self.action_map = {pair: [partial(call, self) for call in calls] for pair, calls in TRANSITIONS.items()}
         self._step_range: AbstractContextManager[Any] | None = None
         self._speaking = ExitStack()
@@ -96,7 +96,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
                 self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
-        if self.compiled:  # a program mostly compiles before the steps that are recorded
+        if self.compiled:  # most compiling happens before the recorded steps, so its log begins now
             self._speaking.callback(compile_log.stop)
             compile_log.start()
         if self.record_steps:
@@ -110,7 +110,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self._go(self.current_action, None)
 
     def step(self) -> None:
-        """Begins the next step. The schedule is called first, so that nothing has changed if it fails."""
+        """Begins the next step. The schedule is called before anything changes, because it may fail."""
         self._end_step()
         following = action_of(self.schedule(self.step_num + 1))
         last, self.current_action = self.current_action, following
@@ -121,7 +121,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
 
     @property
     def profiler(self) -> autograd.profile | None:
-        """The last cycle as an object of torch.autograd.profiler; None before the first cycle."""
+        """An object of torch.autograd.profiler's interface for the last cycle; None before the first cycle."""
         if self._cycle is None:
             return None
         if self._profiler is None:
@@ -134,11 +134,11 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
 
     @property
     def step_rec_fn(self) -> AbstractContextManager[Any] | None:
-        """The range of the step that is going on."""
+        """The range of the current step, or None."""
         return self._step_range
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
-        """Sets the callback for later cycles."""
+        """Sets the callback that returns the trace ids of later cycles."""
         self.custom_trace_id_callback = callback
 
     def _go(self, last: ProfilerAction, following: ProfilerAction | None) -> None:
@@ -158,8 +158,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             self._step_range.__enter__()
 
     def _range(self, name: str) -> AbstractContextManager[Any]:
-        """Returns a range for a step. An execution trace gets it from torch; but a profiler of torch that is on as well
-        has steps of its own."""
+        """Returns a range for a step. An execution trace needs a range that torch also records. Without an execution
+        trace, torch does not record it, because a torch profiler that is active, too, has ranges for its own steps."""
         if self.execution_trace_observer is None:
             return annotate(name)
         from opspan.emit.record_function import record_function
@@ -173,7 +173,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
 
 
 def _observer_from_environment() -> ExecutionTraceObserver | None:
-    """Returns the observer that ENABLE_PYTORCH_EXECUTION_TRACE=1 asks for. torch before 2.5 has no such variable."""
+    """Returns the observer that ENABLE_PYTORCH_EXECUTION_TRACE=1 requests, or None. torch before 2.5 does not have this
+    variable."""
     from torch.profiler import ExecutionTraceObserver
 
     build = getattr(ExecutionTraceObserver, "build_execution_trace_obs_from_env", lambda: None)

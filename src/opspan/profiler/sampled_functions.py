@@ -1,12 +1,12 @@
-"""Makes calls of Python functions from the stacks of ops, for the Python tracks of Chrome traces.
+"""Derives calls of Python functions from the stacks of ops, for the Python tracks of Chrome traces.
 
     op 1 in  train.py(9): step > train.py(4): loss        step  |-----------|
     op 2 in  train.py(9): step > train.py(5): loss        loss  |-----------|
     op 3 in  train.py(10): step                           from the start of op 1 to the end of op 3, and of op 2
 
-Neighbouring ops of a thread share a call if they are in the same function, and its callers are at the same lines. So a
-call begins with its first op and ends with its last one. A function without an op inside has no call, and calls that a
-loop makes from one line are one call.
+Consecutive ops of a thread belong to one call if they are in the same function and its callers are at the same lines.
+So a call begins with its first op and ends with its last one. Functions without ops inside are missing, and calls that
+a loop makes from one line are one call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _col = pl.col
 
 
 def functions(trace: Trace) -> pl.DataFrame:
-    """Returns the rows of the table functions."""
+    """Returns the calls as rows of the table functions."""
     ops = trace.ranges.filter(_col("stack").is_not_null(), _col("start_ns").is_not_null(), _col("end_ns").is_not_null())
     stacks, calls = _call_keys(ops["stack"].unique().cast(pl.String))
     samples = ops.select(*_THREAD, "start_ns", "end_ns", stack=_col("stack").cast(pl.String))
@@ -36,7 +36,7 @@ def functions(trace: Trace) -> pl.DataFrame:
     samples = samples.with_columns(thread=pl.struct(*_THREAD).rle_id())
     levels = samples.join(stacks, on="stack").explode("keys").rename({"keys": "key"})
     levels = levels.with_columns(depth=pl.int_range(pl.len()).over("sample")).sort("thread", "depth", "sample")
-    # A sample continues a call of the sample right before it, on the same thread at the same depth.
+    # A sample is an op with its stack. It continues a call of the previous sample of the same thread at the same depth.
     key, sample = (_col(name).shift(1).over("thread", "depth") for name in ("key", "sample"))
     continues = (_col("key") == key) & (_col("sample") == sample + 1)
     levels = levels.with_columns(call=(~continues.fill_null(value=False)).cum_sum())
@@ -62,8 +62,9 @@ def functions(trace: Trace) -> pl.DataFrame:
 
 
 def _call_keys(stacks: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns for each stack the keys of its calls, the outermost first, and the name of each key. A key stands for a
-    function and for the lines of its callers. A function is named after the first of its lines that were seen."""
+    """Returns the keys of the calls in each stack, the outermost call first, and the name of each key. A key stands for
+    a function and the lines of its callers. The name of a function has the lowest line number at which the function was
+    seen."""
     numbers: dict[tuple[int, str, str], int] = {}
     callers: dict[tuple[int, str], int] = {}
     first: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""Offers torch.utils.tensorboard's SummaryWriter, because code snippets import it here. torch.profiler never had it."""
+"""Offers torch.utils.tensorboard's SummaryWriter, because some code snippets wrongly import it from torch.profiler."""
 
 from __future__ import annotations
 

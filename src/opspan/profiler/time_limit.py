@@ -1,4 +1,4 @@
-"""Stops waiting for the list of events after `post_processing_timeout_s`, with torch's warning."""
+"""Stops waiting for the list of events after `post_processing_timeout_s` seconds, with torch's warning."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# torch warns here, so programs and tests that look for its warning look here.
+# The logger on which torch warns, so that programs and tests that look for torch's warning find ours.
 _LOG: Final = logging.getLogger("torch.autograd.profiler")
 
 
 def within(seconds: float, function: Callable[[], T]) -> T | None:
-    """Returns the function's result, or None if it takes longer. Then the function goes on in a thread, and its result
-    is lost."""
+    """Returns the function's result, or None if it takes longer than `seconds`. In that case the function continues in
+    its thread, and its result is lost."""
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -1,7 +1,7 @@
-"""Draws a memory timeline on one page with an SVG, as areas of bytes over time on top of each other.
+"""Draws a memory timeline as an HTML page with one SVG picture, in which the bytes of the categories are stacked areas.
 
-The page loads no other file, and does not grow with the recording. Each column of the picture covers a span of time,
-and shows the moment with the most memory in use. So every peak is visible.
+The page loads no other files, and the size of the picture does not depend on the length of the recording. Each column
+of the picture covers a span of time, and shows the moment in it with the most memory in use. So every peak is visible.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from html import escape
 
 import polars as pl
 
-_COLUMNS = 1000  # columns of the picture; more than a screen shows would be useless
+_COLUMNS = 1000  # the number of columns in the picture; a screen would not show more
 _LEFT, _TOP, _WIDTH, _HEIGHT = 90, 20, 1000, 420
 _TICKS = 5
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _col = pl.col
 
-# The colours of the categories, for light pages and for dark ones.
+# The colour of each category on light and on dark pages.
 _COLOURS = {
     "parameter": ("#1b7837", "#5aae61"),
     "optimizer_state": ("#b8860b", "#e6c34c"),
@@ -32,7 +32,7 @@ _COLOURS = {
 
 
 def page(used: pl.DataFrame, categories: Sequence[str], device: str) -> str:
-    """Returns the page. `used` has the columns time_us and, for each category, the bytes in use from then on."""
+    """Returns the HTML. `used` has the columns time_us and, for each category, the bytes in use from that time on."""
     total = pl.sum_horizontal(_col(name).clip(lower_bound=0) for name in categories)
     used = used.with_columns(_col("time_us") - _col("time_us").min(), total=total)
     peak = _number(used["total"].max())
@@ -66,7 +66,7 @@ li span {{ display: inline-block; width: 1em; height: 1em; margin-right: 0.4em; 
 
 
 def size(count: float) -> str:
-    """Returns bytes as people read them."""
+    """Returns a number of bytes with a unit, such as 1.50 MiB."""
     if count < 1024:
         return f"{count:.0f} B"
     power = min(int(math.log(count, 1024)), len(_UNITS))
@@ -104,7 +104,7 @@ def _points(used: pl.DataFrame, lasted_us: float) -> pl.DataFrame:
 
 
 def _area(columns: pl.Series, below: pl.Series, above: pl.Series, peak: float) -> str:
-    """Returns an SVG path of steps, because memory in use stays constant until the next event."""
+    """Returns an SVG path with steps, because the memory in use stays constant until the next event."""
     scale = _HEIGHT / max(peak, 1)
     xs = [_LEFT + column * _WIDTH / _COLUMNS for column in [*columns, _COLUMNS]]
     upper = [_TOP + _HEIGHT - value * scale for value in above]

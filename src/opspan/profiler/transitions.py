@@ -1,4 +1,5 @@
-"""The actions of a profiler between one step's action and the next: torch.profiler's table, as data."""
+"""The calls that a profiler makes between two steps, by the actions of both steps. torch.profiler has the same
+table."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def _ready(profiler: Cycles) -> None:
     profiler._trace_ready()
 
 
-# (the action of the last step, of the next one; None: the profiler stops) -> the calls in between
+# Maps the actions of the last and the next step to the calls between the two steps. A next action of None means that
+# the profiler stops.
 TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Cycles], None], ...]] = {
     (NONE, NONE): (),
     (NONE, WARMUP): (_prepare,),
@@ -58,13 +60,13 @@ TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[
     (SAVE, SAVE): (_stop, _ready, _prepare, _start),
     (SAVE, None): (_stop, _ready),
 }
-# Schedules that discard a warmup or a recording: torch warns about them.
+# Transitions that discard a warmup or a recording. Like torch, opspan warns about a schedule with one of them.
 INCORRECT = {(WARMUP, NONE), (RECORD, NONE), (RECORD, WARMUP)}
 
 
 def action_of(answer: object) -> ProfilerAction:
-    """Returns the action of a schedule's answer, which may be torch's own enum. Schedules may not answer
-    DEVICE_STOPPED."""
+    """Returns the ProfilerAction for a schedule's answer, which may be an action of torch's own enum. Raises ValueError
+    for other answers, and for DEVICE_STOPPED."""
     name = getattr(answer, "name", None)
     if name == ProfilerAction.DEVICE_STOPPED.name:
         raise ValueError("a schedule answered DEVICE_STOPPED, which only the profiler itself may set")

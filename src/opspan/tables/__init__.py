@@ -1,4 +1,4 @@
-"""The tables that every source is translated to. They depend neither on a vendor's tool nor on torch."""
+"""Defines the tables into which every source is translated. They depend neither on a vendor's tool nor on torch."""
 
 from opspan.tables.issues import CODES, Issue, Issues
 from opspan.tables.metadata import Metadata, Told

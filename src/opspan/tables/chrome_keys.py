@@ -1,10 +1,11 @@
-"""The keys that the columns of a trace have in the Chrome traces that opspan writes (views/chrome.py) and reads back
-(readers/kineto/exported.py). If torch.profiler has a key for a column, that key is used.
+"""The keys under which the columns of a trace are stored in the Chrome traces that opspan writes (views/chrome.py) and
+reads back (readers/kineto/exported.py). If torch.profiler has a key for a column, that key is used.
 
     {"opspan": {"version": 1, "zero_ns": 5000}, "opspanTables": {"ranks": [...], "threads": {...}, ...},
      "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
 
-The first key of each table (`range`, `call`, ...) says which table the event is a row of; its value is the row's id.
+The first key of each table (`range`, `call`, ...) names the table to which the event belongs. Its value is the row's
+id.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from opspan.tables.compiled import COMPILED
 
 VERSION = 1
 MARK, TABLES = "opspan", "opspanTables"  # top-level members of the file
-# Marks a range, call or work that had not ended when the trace ended; it is drawn until the end of the trace.
+# Marks a range, call or work (such as a kernel or a copy) that had not ended when the trace ended. It is drawn until
+# the end of the trace.
 ENDED, NOT_ENDED = "Ended", "no"
-# Marks a range that overlaps others and is drawn on a track of its own, although it was not reported as async.
+# Marks a range that is drawn on a separate track because it overlaps others, although it was not reported as async.
 OVERLAPS = "Overlaps"
-API = "API"  # the key of a call's column `api`, written if torch.profiler has another category for the call
+API = "API"  # the key for a call's column `api`; written if torch.profiler uses another category for the call
 UNNAMED = "Unnamed"  # marks an event whose row has no name
 
-# The data of a function that was made from the stacks of ops (profiler/sampled_functions.py). It is not read back.
+# The data of a function that was derived from the stacks of ops (profiler/sampled_functions.py). Such functions are not
+# read back.
 SAMPLED = '{"sampled": "at ops"}'
 
-CYCLES = "cycles"  # a member of opspanTables, which says when each cycle began
-# Tables whose rows are not events. These tables are written as columns.
+CYCLES = "cycles"  # a member of opspanTables that says when each cycle began
+# Tables whose rows are not events. The file has their columns under opspanTables.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", *COMPILED, "issues")
 
 RANGES = {
@@ -110,24 +113,25 @@ MEMORY = {
     "payload_json": "Data",
     "end_ns": "Ended after ns",
 }
-# Columns that have no key in args, because they are in the event itself or are spread over several keys.
+# Columns without a key in args, because the event itself or several keys together hold their values.
 _PLACE = {"rank", "pid", "tid", "start_ns", "end_ns", "name"}
 _IN_THE_EVENT = {
     "ranges": _PLACE | {"is_async", "is_mark"},
     "calls": _PLACE | {"api"},
-    # Ops of replays are not in the file, so nothing refers to them. The work has what is known of its op: REPLAYED.
+    # The ops of replayed graphs are not in the file, so replayed_range_id would refer to nothing. Instead, the keys of
+    # REPLAYED hold facts about the op.
     "work": {"rank", "start_ns", "end_ns", "full_name", "is_overhead"}
     | {"replayed_range_id", "replay", "is_replay_sure"}
     | {f"{of}_{axis}" for of in SIZES for axis in "xyz"},
     "functions": _PLACE,
     "memory": {"rank", "pid", "tid", "time_ns"},
 }
-# Payloads must not have these keys in any table, because opspan writes the keys itself.
+# Keys that opspan writes itself, so a payload must not have them, in any table.
 OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Python id")
 
 
 def _with_others(table: str, keys: dict[str, str]) -> dict[str, str]:
-    """Adds the columns that are not in `keys`, with their names as keys, so that every column is written."""
+    """Adds all other columns that are stored in args, with their names as keys, so that no column is lost."""
     others = [name for name in schema.TABLES[table].schema if name not in keys and name not in _IN_THE_EVENT[table]]
     return {**keys, **{name: name for name in others}}
 

@@ -10,12 +10,13 @@ import polars as pl
 from opspan.tables import schema
 from opspan.tables.metadata import Metadata
 
-# Keys of a rank's options. They hold how far the rank was moved to the first rank's clock, by UTC or by collectives.
+# Keys in a rank's options whose values say how far the rank was moved to the first rank's clock: by UTC, or by matching
+# collectives.
 BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 
 class Shift(NamedTuple):
-    """The amount that is added to a time: `ns`, and `drift` for each ns since `since_ns`."""
+    """The shift of a time: adds `ns`, and `drift` for each ns since `since_ns`."""
 
     ns: int = 0
     drift: float = 0.0
@@ -27,8 +28,7 @@ class Shift(NamedTuple):
 
 
 def shift_of(rank: Metadata) -> Shift:
-    """Returns the shift that was applied to the rank so that its collectives agree in time with those of other
-    ranks."""
+    """Returns the shift that aligned the rank's collectives with those of other ranks."""
     options: Any = rank.options.get(BY_COLLECTIVES)
     options = options if isinstance(options, Mapping) else {}
     return Shift(options.get("shift_ns", 0), options.get("drift", 0.0), options.get("since_ns", 0))
@@ -36,7 +36,7 @@ def shift_of(rank: Metadata) -> Shift:
 
 def times(columns: pl.Expr, shifts: Mapping[int, Shift], rank: pl.Expr | None = None) -> pl.Expr:
     """Shifts the times in these columns. `shifts` has the shift for each rank, and `rank` is the rank of a row (by
-    default the column `rank`). Times of ranks without a shift stay unchanged."""
+    default the column `rank`). Times of ranks without a shift stay the same."""
     rank = pl.col("rank") if rank is None else rank
 
     def of_rank(values: Mapping[int, float], dtype: schema.Dtype) -> pl.Expr:

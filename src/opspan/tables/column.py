@@ -1,4 +1,4 @@
-"""Defines what a column and a table of a Trace are. schema.py has the tables."""
+"""Defines the classes that describe the columns and tables of a Trace. schema.py has the tables."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Column(NamedTuple):
     dtype: Dtype
     sentence: str
     unit: str = ""
-    # the column ("table.id") whose values this column holds; both get the same offset when traces are joined
+    # the column ("table.id") whose ids this column refers to; joining traces adds the same offset to both columns
     refers: str = ""
-    is_length: bool = False  # whether it is a length of time, which stays when the clock is another
+    is_length: bool = False  # whether this is a duration, which does not change with the clock
 
 
 class TableSchema(NamedTuple):

@@ -1,6 +1,5 @@
-"""Defines the tables of what torch.compile said about its kernels and about compiling, and the codes of what can be
-wrong with them.
-"""
+"""Defines the tables for torch.compile's log about its kernels and compilations, and the codes of issues with this
+log."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from opspan.tables.column import I32, I64, NAME, RANK, Column, TableSchema
 
 KNOWN_BY = pl.Enum(["artifact", "code", "name"])
 CACHE = pl.Enum(["hit", "miss", "bypass"])
-# Most characters of texts: longer ones are cut.
+# The most characters of a reason and of a stack; longer texts are cut.
 MOST_REASON, MOST_STACK = 4_000, 16_000
 _CUT = f"Cut after {MOST_REASON:,} characters."
 _COMPILE_ID = Column("compile_id", NAME, "The compilation, as in the name of a range `Torch-Compiled Region: 0/0`.")

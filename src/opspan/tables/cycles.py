@@ -1,8 +1,8 @@
 """Cycles are files that one process wrote one after another, such as those of torch's `schedule(repeat=2)`.
 
     group_by_process(ranks, numbers, recordings, issues) -> for each process, its files' indices in `ranks`, by time
-    cycle_numbers(groups, recordings)                    -> by index, the file's cycle number, from 1
-    lanes(ranks)                                         -> Lanes, which replaces each cycle by a rank, and back
+    cycle_numbers(groups, recordings)                    -> maps a file's index to its cycle number, from 1
+    lanes(ranks)                                         -> Lanes: a separate rank number for each cycle
 
 All cycles of a process have the rank of the process, and the column `cycle` tells them apart. Two cycles may use equal
 ids of calls, Python threads and forward ops, and nothing was recorded between them. So each cycle is analysed as if it
@@ -26,19 +26,19 @@ from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
 
 COLUMN = "cycle"
-# Files of tensorboard_trace_handler are named worker.time.pt.trace.json. The worker is host_pid if the program gave no
-# other name.
+# Matches files of tensorboard_trace_handler, which are named worker.time.pt.trace.json. The worker is host_pid by
+# default.
 HANDLED = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
 _col = pl.col
-_MANY = 2**20  # an upper bound of the number of cycles of a rank
+_MANY = 2**20  # more than the number of cycles of any rank
 
 
 class RecordingSpan(NamedTuple):
-    """The time in which a rank was recorded, its processes, and the first and last of torch's numbered steps."""
+    """The time in which a rank was recorded, the rank's processes, and the first and last of torch's numbered steps."""
 
     begin_ns: int
     end_ns: int
-    is_utc: bool = True  # False: the times are readings of the file's own clock
+    is_utc: bool = True  # False if the times are readings of the file's own clock
     pids: frozenset[int] = frozenset()
     steps: tuple[int, int] | None = None
 
@@ -49,7 +49,8 @@ class Lane(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """A lane is a number that replaces one cycle of one rank. `of` maps each lane to that rank and cycle."""
+    """A lane is a number that stands for one cycle of one rank, and is used as a rank number during analyses. `of` maps
+    each lane to its rank and cycle."""
 
     of: Mapping[int, Lane]
     ranks: tuple[Metadata, ...]
@@ -59,8 +60,8 @@ class Lanes(NamedTuple):
         return {number: lane.cycle for number, lane in self.of.items()}
 
     def frames(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Replaces the rank by the lane in all frames. Rows of tables without cycles, such as devices, are repeated for
-        each lane of their rank, but issues and metrics go to the first lane only."""
+        """Replaces the rank by the lane in all frames. Tables such as devices have no cycles, so their rows are
+        repeated for each lane of their rank. But issues and metrics go to the first lane only."""
         return {name: self._frame(frame, is_once=name in ("issues", "metrics")) for name, frame in frames.items()}
 
     def _frame(self, frame: pl.DataFrame, *, is_once: bool) -> pl.DataFrame:
@@ -82,13 +83,13 @@ class Lanes(NamedTuple):
         return joined.with_columns(rank=pl.coalesce("lane", "rank")).drop("lane")
 
     def back(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Replaces the lanes by their ranks in the rows of an analysis."""
+        """Replaces the lanes by their ranks in the result of an analysis."""
         rank_of = {number: lane.rank for number, lane in self.of.items()}
         return rows.with_columns(rank=_as(rank_of)) if "rank" in rows.columns else rows
 
 
 def with_cycles(rows: pl.DataFrame, cycle_of: Mapping[int, int | None]) -> pl.DataFrame:
-    """Adds the column `cycle`, which follows from the rank or lane of a row."""
+    """Adds the column `cycle`. `cycle_of` maps the number in the column `rank` to the cycle."""
     return rows.with_columns(_col("rank").replace_strict(cycle_of, default=None, return_dtype=pl.Int32).alias(COLUMN))
 
 
@@ -107,7 +108,7 @@ def lanes(ranks: Sequence[Metadata]) -> Lanes | None:
 
 
 def merge_cycles(cycles: Sequence[Metadata]) -> Metadata:
-    """Returns the metadata of the rank that consists of these cycles. Its clock is that of the cycles."""
+    """Returns the metadata of the rank that consists of these cycles. The clock is that of the first cycle."""
     if len(cycles) == 1 and cycles[0].cycle is None:
         return cycles[0]
     in_order = sorted(cycles, key=lambda one: one.cycle or 0)
@@ -116,7 +117,7 @@ def merge_cycles(cycles: Sequence[Metadata]) -> Metadata:
 
 
 def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Returns when each cycle began, as a frame of rank, cycle and begin_ns. Formats without the column `cycle` store
+    """Returns when each cycle began, as a frame of rank, cycle and begin_ns. Formats without a column `cycle` store
     this frame, so that a reader can tell the cycles apart."""
     parts = [
         frame.select("rank", COLUMN, begin_ns="start_ns" if "start_ns" in frame.columns else "time_ns")
@@ -128,7 +129,7 @@ def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def by_time(frame: pl.DataFrame, begins: pl.DataFrame) -> pl.DataFrame:
-    """Adds the column `cycle` by the times of the rows. `begins` is a frame that the function `begins` returned, with
+    """Adds the column `cycle`, by the times of the rows. `begins` is a frame that the function `begins` returned, with
     at least one row."""
     time = "start_ns" if "start_ns" in frame.columns else "time_ns"
     rows = frame.with_row_index("row").select("row", _col("rank").cast(pl.Int32), time)
@@ -142,13 +143,12 @@ _BEGINS: dict[str, pl.DataType | type[pl.DataType]] = {"rank": pl.Int32, COLUMN:
 
 
 def numbers_of(ranks: Sequence[Metadata]) -> list[int]:
-    """Returns the distinct numbers of all cycles, sorted."""
+    """Returns the distinct cycle numbers of all ranks, sorted."""
     return sorted({one.cycle for rank in ranks for one in rank.cycles if one.cycle is not None})
 
 
 def check(number: int, known: Sequence[int]) -> None:
-    """Raises UsageError if there is no cycle of that number. If a rank has only one file, the file counts as cycle
-    1."""
+    """Raises UsageError if no cycle has this number. A trace without cycles counts as cycle 1."""
     if number in (known or [1]):
         return
     there = f"the files are of cycles {listed(list(known))}" if known else "no process wrote several of these files"
@@ -176,8 +176,10 @@ def group_by_process(
 
 
 def _process(one: Metadata, number: int | None, when: RecordingSpan) -> tuple[object, ...]:
-    """Returns a key that all files of one process share. As far as is known, no other process has the same key."""
-    # Kineto counts all times of a process from one zero point. Other tools use a new zero point for each file.
+    """Returns a key that all files of one process share. Files of different processes have the same key only if nothing
+    in the files tells the processes apart."""
+    # Kineto counts the times in all files of a process from one zero point. Other tools use a new zero point for each
+    # file.
     base = one.origin_utc_ns if one.source == "kineto" else one.clock
     return (one.source, min(when.pids), _host(one), _worker(one), number, one.told.world_size, one.told.run, base)
 
@@ -185,8 +187,8 @@ def _process(one: Metadata, number: int | None, when: RecordingSpan) -> tuple[ob
 def _split_overlapping(
     places: list[int], ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None], issues: Issues
 ) -> list[list[int]]:
-    """Splits a group if its files overlap in time, because one process cannot write two recordings at once. The group
-    is split by folder if the files within each folder do not overlap, else into single files."""
+    """Splits a group if its files overlap in time, because one process cannot write two recordings at once. Splits it
+    by folder if the files within each folder do not overlap, else into single files."""
     timed = sorted(places, key=lambda at: _when(recordings, at)[:2])
     if _follow(timed, recordings):
         return [timed]
@@ -216,7 +218,7 @@ def _note_assumed(
     recordings: Sequence[RecordingSpan | None],
     issues: Issues,
 ) -> None:
-    """Adds an issue if the files may be from two processes with the same pid, on two hosts or in two runs."""
+    """Adds an issue if the files may come from two processes with the same pid, on two hosts or in two runs."""
     first = ranks[places[0]]
     names = listed([PurePath(ranks[at].paths[0]).name for at in places], longest=LONGEST_LINE)
     if _host(first) is None and _worker(first) is None and numbers[places[0]] is None:
@@ -233,7 +235,7 @@ def _worker(one: Metadata) -> str | None:
 
 
 def _host(one: Metadata) -> str | None:
-    """Returns the host. Older versions of torch write the host only into the file's name, as host_pid."""
+    """Returns the host. Older versions of torch state the host only in the file's name, as host_pid."""
     if one.host is not None or one.source != "kineto":
         return one.host
     named = re.fullmatch(r"(.+)_[0-9]+", _worker(one) or "")
@@ -241,9 +243,9 @@ def _host(one: Metadata) -> str | None:
 
 
 def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None]) -> dict[int, int]:
-    """Returns the cycle number of each file, by its index; empty if no process has several files. If all processes have
-    the same number of files, or the step numbers do not rise, the files of each process are counted. Otherwise some
-    files are missing, so files that begin with the same step number get the same cycle number."""
+    """Returns the cycle number of each file, by the file's index; empty if each process has only one file. If all
+    processes have the same number of files, or the step numbers do not rise, numbers the files of each process in
+    order. Otherwise some files are missing, so files that begin with the same step number get the same cycle number."""
     if all(len(places) == 1 for places in groups):
         return {}
     steps = {at: _when(recordings, at).steps for places in groups for at in places}

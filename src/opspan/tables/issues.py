@@ -1,4 +1,4 @@
-"""Lists all problems with which a trace can still be read, each with a code, a severity and advice.
+"""Lists all problems with which a trace can still be read. Each kind of problem has a code, a severity and advice.
 
 A reader collects the problems in an `Issues`. A Trace has them in its table `issues`.
 """
@@ -16,7 +16,7 @@ from opspan.tables import compiled
 from opspan.tables.code import Code as Code
 from opspan.tables.schema import ISSUES
 
-MOST_DETAILS = 100  # the most details of one code; all issues with further details are counted as one issue
+MOST_DETAILS = 100  # the most different details of one code; issues with further details are counted together
 OTHERS = "others, each of them different"
 
 
@@ -329,12 +329,12 @@ MOST = 2**63 - 1  # the largest count (Int64); a damaged file may state a larger
 
 @dataclass(frozen=True)
 class Issue:
-    """Something that was skipped, repaired or odd, and the number of times."""
+    """Something that was skipped, repaired or unusual, and how many times."""
 
     code: str
     count: int
     path: str | None = None
-    detail: str = ""  # shown after the message of the code
+    detail: str = ""  # a text to show after the message of the code
 
     @property
     def severity(self) -> str:
@@ -363,7 +363,7 @@ class Issues:
         if count <= 0:
             return
         if (code, detail) not in self._found:
-            # A damaged file could give millions of details, each of them different.
+            # A damaged file could give millions of different details.
             if self._details[code] >= MOST_DETAILS:
                 detail = OTHERS
             self._details[code] += 1

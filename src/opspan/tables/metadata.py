@@ -1,8 +1,9 @@
-"""Metadata says where one rank of a trace came from, and how it was captured. Told is the rank that the trace states of
-itself. Readers fill both, and ranks.py decides by them.
+"""Metadata says where one rank of a trace came from, and how it was recorded. Told is the rank number that a trace
+states about itself. Readers fill both, and ranks.py uses both to choose the final rank number. A trace may contain
+environment variables that state its rank:
 
 RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=1f2e    set by torchrun
-OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                set by Open MPI's mpirun; others set PMI_RANK
+OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                set by Open MPI's mpirun; other MPIs set PMI_RANK
 SLURM_PROCID=3 SLURM_NTASKS=8                                set by srun
 """
 
@@ -15,19 +16,20 @@ from typing import Any
 
 from opspan.printable import as_utf8
 
-ORDER, NAME = "order", "name"  # values of `rank_by`, if the trace does not state its rank
-MOST_RANKS = 2**24  # a larger number is damaged, or is not a rank
+ORDER, NAME = "order", "name"  # values of `rank_by` if the rank comes from the order or the names of the files
+MOST_RANKS = 2**24  # a number this large is damaged, or is not a rank
 
 
 @dataclass(frozen=True)
 class Told:
-    """The rank that a trace states; None if it does not state one. A rank is less than its world size."""
+    """The rank that a trace states, or None if it states no rank. A rank is less than its world size."""
 
     rank: int | None = None
-    by: str | None = None  # the source of the rank: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...
+    # The source of the rank, such as RANK, distributedInfo, MPI_RANKS, or NCCL communicator 0x...
+    by: str | None = None
     world_size: int | None = None
-    local_rank: int | None = None  # the rank among the processes of its host
-    run: str | None = None  # `torchrun 1f2e`: the launcher, and a name that is the same for all ranks of a run
+    local_rank: int | None = None  # the rank among the processes on the same host
+    run: str | None = None  # the launcher, and a name that all ranks of a run share, as in `torchrun 1f2e`
 
 
 NOTHING = Told()
@@ -35,7 +37,7 @@ NOTHING = Told()
 
 @dataclass(frozen=True)
 class Metadata:
-    """The origin of one rank of a trace: one file, or one folder of files that belong together.
+    """The origin of one rank of a trace, which is one file, or one folder of files that belong together.
 
     Attributes:
         source: name of the reader.
@@ -44,9 +46,9 @@ class Metadata:
         tool_version: the tool's version.
         host: the machine that the program ran on.
         clock: the clock that times were read from.
-        origin_utc_ns: UTC time, since 1970, of the clock's zero.
-        options: how the trace was captured; JSON values only.
-        rank: its number in the column `rank` of all tables.
+        origin_utc_ns: UTC time of the clock's zero, in ns since 1970.
+        options: how the trace was recorded; JSON values only.
+        rank: the rank's number in the column `rank` of all tables.
         rank_by: how that number was found (docs/ranks.md).
         told: the rank that the trace itself states.
         cycle: number of the cycle, from 1, if the process wrote several files.
@@ -75,7 +77,7 @@ class Metadata:
 
 
 def told(by: str, rank: object, world_size: object = None, local_rank: object = None, run: str | None = None) -> Told:
-    """Returns the numbers from a file as a Told, without those that cannot be true."""
+    """Returns a Told with those of the numbers that are possible; a file may contain any numbers."""
     size, number, local = _count(world_size), _count(rank), _count(local_rank)
     size = size or None
     if number is not None and size is not None and number >= size:
@@ -90,16 +92,16 @@ def _count(value: object) -> int | None:
 
 
 # Names of the variables for the rank, the world size and the rank on the host. The first line whose variables are set
-# counts. If Slurm or MPI started torchrun, their numbers are those of hosts, so torchrun comes before them.
+# is used. If Slurm or MPI started torchrun, their numbers are those of hosts, so torchrun comes before them.
 _LAUNCHERS = (
-    # These are not variables but values of torch.distributed, which are the most reliable.
+    # These names stand for values of torch.distributed, which are more reliable than variables.
     ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-# Variables that all ranks of a run share. MASTER_ADDR is not among them, because one host has several names.
+# Variables that all ranks of a run share. MASTER_ADDR is not used, because one host may have several names.
 _RUNS = (("torchrun", "TORCHELASTIC_RUN_ID"), ("MPI", "PMIX_NAMESPACE"), ("port", "MASTER_PORT"))
 VARIABLES = frozenset(
     {name for names in _LAUNCHERS for name in names} | {name for _, name in _RUNS} | {"SLURM_JOB_ID", "SLURM_STEP_ID"}
@@ -107,9 +109,9 @@ VARIABLES = frozenset(
 
 
 def from_environment(variables: Mapping[str, str]) -> Told:
-    """Returns the rank that a launcher gave to a process in its environment variables. The values of a launcher that
-    started only this process are ignored, because the process may have started other ranks itself. A rank without a
-    world size is ignored, too, because a variable with such a common name may mean anything."""
+    """Returns the rank that a launcher gave to a process in environment variables. A world size of 1 is ignored,
+    because the process may have started other ranks itself. A rank without a world size is ignored, too, because a
+    variable with such a common name may mean anything."""
     for rank, size, local in _LAUNCHERS:
         process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
         if process.rank is not None and (process.world_size or 0) > 1:
@@ -128,14 +130,14 @@ def _run(variables: Mapping[str, str]) -> str | None:
 
 
 def from_distributed(info: Any) -> Told:
-    """Returns the rank in torch.profiler's `distributedInfo`, which is not trusted."""
+    """Returns the rank in torch.profiler's `distributedInfo`, which may have any content."""
     if not isinstance(info, Mapping):
         return NOTHING
     return told("distributedInfo", info.get("rank"), info.get("world_size"))
 
 
 def from_json(saved: Any) -> Told:
-    """Returns the rank in a saved trace, which is not trusted."""
+    """Returns the rank in a saved trace, which may have any content."""
     if not isinstance(saved, Mapping):
         return NOTHING
     by, run = saved.get("by"), saved.get("run")

@@ -1,8 +1,8 @@
-"""Turns a report that has one row for each name into the table metrics, with one row for each name and metric.
+"""Turns a report that has one row for each name into the table metrics, which has one row for each name and metric.
 
 The first column of a report has names, and the others have numbers. A summary has the columns section, name, metric and
-value instead. Names may be labels. If several labels have the same name, their metrics are added, and metrics that
-cannot be added are left out.
+value instead. A name may be a label of opspan or torch. If several labels have the same name, their metrics are added,
+and metrics that cannot be added are left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from opspan.tables.schema import METRICS
 from opspan.tables.tables import Tables
 
 _LONG = ("section", "name", "metric", "value")
-_TASKS = "Task"  # part of the title of a section about tasks
+_TASKS = "Task"  # part of the titles of sections about tasks, VTune's word for ranges
 _NO_NAME = r"^\[.*\]$|^$"  # matches entries without a name: [Outside any task], [Others]
-# Titles of metrics that cannot be added.
+# Matches titles of metrics that cannot be added, such as averages.
 _NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"
 _col = pl.col
 T = TypeVar("T", bound=Tables)

@@ -1,4 +1,4 @@
-"""Finds the names that a user asks for by one name, or by a pattern with * and ? as in a shell."""
+"""Matches names with what a user typed: a name, or a pattern with * and ? as in a shell."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import polars as pl
 
 
 def matching(names: Iterable[str | None], wanted: str) -> list[str]:
-    """Returns only the wanted name if it is one of the names, else all names that match it as a pattern. Names may
-    contain `*` or `[`."""
+    """Returns the names that equal `wanted` or, if there are none, the names that match `wanted` as a pattern. A name
+    is tried first, because names may contain `*` or `[`."""
     known = [name for name in names if name is not None]
     return [wanted] if wanted in known else [name for name in known if fnmatchcase(name, wanted)]
 

@@ -2,9 +2,9 @@
 
     in_ranks(trace, of_pid, of_all) -> the trace with one rank for each rank that its processes belong to
 
-`of_pid` has the known ranks of processes, by pid, and `of_all` the rank of the whole file. If fewer than two ranks are
-known, the trace is one rank. Rows of a device belong to the ranks that used it. Rows without a process (issues, metrics
-of reports) belong to the first rank.
+`of_pid` maps a pid to the known rank of the process, and `of_all` is the rank of the whole file. If fewer than two
+ranks are known, the trace is one rank. Rows of a device belong to the ranks that used the device. Rows without a
+process (issues, metrics of reports) belong to the first rank.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def in_ranks(trace: Tables, of_pid: Mapping[int, Told], of_all: Told = NOTHING) 
         return Tables((only,), **trace.frames)
     of_process = {pid: one.rank for pid, one in of_pid.items() if one.rank is not None}
     first = min(ranks)
-    # All processes of unknown rank that did something become one further rank, after the known ranks.
+    # All active processes of unknown rank together become one further rank, after the known ranks.
     others = set(active(trace)) - set(of_process)
     rest = max([max(ranks) + 1, *(one.world_size or 0 for one in ranks.values())])
     of_process |= dict.fromkeys(others, rest)
@@ -47,7 +47,7 @@ def in_ranks(trace: Tables, of_pid: Mapping[int, Told], of_all: Told = NOTHING) 
 
 
 def active(trace: Tables) -> list[int]:
-    """Returns the ids of the processes that did something."""
+    """Returns the ids of the processes that have rows in a table of events."""
     pids = {pid for name in _ACTIVE for pid in each_once(trace.frames[name], "pid")}
     return sorted(pids - {None})
 

@@ -1,9 +1,10 @@
-"""Decides the rank number of each trace by what the trace says, else by the file's name, else by the order of files.
+"""Chooses the rank number of each trace: the number that the trace states, else the number in the file's name, else a
+number in the order of the files.
 
     decided(ranks, recordings) -> the metadata with rank numbers, and issues about the numbers. Files that one process
-    wrote one after another become one rank, and get cycle numbers
+        wrote one after another become one rank, and get cycle numbers
 
-A wrong rank is worse than none, so a number in a file's name counts only if it is almost certainly a rank.
+A wrong rank is worse than an unknown rank, so a number in a file's name counts only if it is almost certainly a rank.
 docs/ranks.md has the rules. This module reads no files, so code that keeps small results of many traces can call it
 with metadata alone.
 """
@@ -22,21 +23,21 @@ from opspan.tables.cycles import RecordingSpan
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import NAME, ORDER, Metadata
 
-# If one of these words is before "rank", the number is not a rank of the whole run. local_rank3 and tp_rank3 are ranks
-# in a node or a group, and lora_rank16 is not a rank of a process.
+# A number after "rank" is not a rank of the whole run if one of these words is before "rank". local_rank3 and tp_rank3
+# are ranks in a node or a group, and lora_rank16 is a rank of a matrix.
 _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|pipeline|expert"
 _RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
 _SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
 _NUMBERS = "([0-9]+)"
-# Recordings on one machine are of one run only if the time between them is at most this long, or not longer than the
-# longest recording. The second value is for several machines, whose clocks may differ more.
+# Recordings on one machine can be of one run only if the time between them is short: at most this long, or at most as
+# long as the longest recording. The second value is for several machines, whose clocks may differ.
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
 
 
 def decided(
     ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None] = ()
 ) -> tuple[list[Metadata], Issues]:
-    """Returns the metadata with rank numbers, in the given order. `recordings`: when each rank was recorded, if
+    """Returns the metadata with rank numbers, in the given order. `recordings` says when each rank was recorded, if
     known."""
     issues = Issues()
     processes = cycles.group_by_process(ranks, [_stated_rank(one) for one in ranks], recordings, issues)
@@ -54,7 +55,7 @@ def decided(
 def have_other_cycles(
     ranks: Sequence[tuple[Metadata, RecordingSpan | None]], others: Sequence[tuple[Metadata, RecordingSpan | None]]
 ) -> bool:
-    """Returns whether the process of each rank in `ranks` also has a cycle in `others`."""
+    """Returns whether, for each rank in `ranks`, `others` has another cycle of the same process."""
     every, recordings = [one for one, _ in (*ranks, *others)], [when for _, when in (*ranks, *others)]
     groups = cycles.group_by_process(every, [_stated_rank(one) for one in every], recordings, Issues())
     return all(max(places) >= len(ranks) for places in groups if min(places) < len(ranks))
@@ -87,8 +88,8 @@ def _number_processes(ranks: Sequence[Metadata], issues: Issues) -> list[Metadat
 
 
 def _stated_rank(one: Metadata) -> int | None:
-    """Returns the rank that the trace states, or that follows the word "rank" in its path. Another number in the path
-    may be that of a cycle."""
+    """Returns the rank that the trace states, else the number after the word "rank" in its path. Other numbers in the
+    path may be cycle numbers."""
     if one.told.rank is not None:
         return one.told.rank
     return rank_in_name("/".join(PurePath(one.paths[0]).parts[-3:])) if len(one.paths) == 1 else None
@@ -97,7 +98,7 @@ def _stated_rank(one: Metadata) -> int | None:
 def _spans(
     processes: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None], ranks: Sequence[Metadata]
 ) -> list[tuple[tuple[int, int], str]]:
-    """Returns, for each process with UTC times, its first begin and last end, and the name of its first file."""
+    """Returns, for each process with UTC times, the begin and end of its recordings, and the name of its first file."""
     spans = []
     for places in processes:
         known = [when for at in places if at < len(recordings) and (when := recordings[at]) is not None and when.is_utc]
@@ -109,9 +110,9 @@ def _spans(
 
 def _known(ranks: Sequence[Metadata]) -> list[tuple[int | None, str]]:
     """Returns, for each trace, its rank number and the source of that number."""
-    # A rank in one of NCCL's groups is the rank in the run only if all traces are of that group.
+    # A rank in a group of NCCL is the rank in the run only if all traces are of that group.
     groups = {one.told.by for one in ranks if (one.told.by or "").startswith("NCCL")}
-    # A path that several ranks share cannot state the rank of any.
+    # If several ranks come from one path, the path cannot state the rank of any of them.
     count = Counter(one.paths for one in ranks)
     paths = [one.paths[0] if len(one.paths) == 1 and count[one.paths] == 1 else None for one in ranks]
     known: list[tuple[int | None, str]] = []
@@ -138,7 +139,7 @@ def _note_missing(known: Iterable[int], size: int, issues: Issues) -> None:
 
 
 def _stretches(numbers: Sequence[int]) -> list[str]:
-    """Returns texts such as "2" and "5 to 7", each for a run of consecutive numbers."""
+    """Returns a text such as "2" or "5 to 7" for each run of consecutive numbers."""
     stretches: list[list[int]] = []
     for number in numbers:
         if stretches and stretches[-1][1] == number - 1:
@@ -156,9 +157,9 @@ def _file(one: Metadata) -> str:
 
 
 def ranks_in_names(paths: Sequence[str | None]) -> list[int | None]:
-    """Returns the rank named in each path, or None."""
+    """Returns, for each path, the rank in its name, or None."""
     ranks = [None if path is None else rank_in_name(PurePath(path).name) for path in paths]
-    # A number that is the same in all names does not tell the files apart.
+    # A number that is the same in all names does not distinguish the files.
     if len(ranks) > 1 and len(set(ranks)) == 1:
         ranks = [None] * len(paths)
     if len(paths) < 2 or None in paths or None not in ranks:
@@ -180,12 +181,12 @@ def _only(pattern: str, text: str) -> int | None:
 
 
 def rank_in_name(text: str) -> int | None:
-    # Most names have no "rank", and the pattern takes longer to compile than everything else here.
+    # Most names do not contain "rank", and compiling the pattern takes longer than everything else here.
     return _only(_RANK, text) if "rank" in text.lower() else None
 
 
 def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
-    """Finds ranks in the parts of the paths that differ: rank0/trace.json, rank1/trace.json."""
+    """Finds ranks in the parts of the paths that differ, as in rank0/trace.json and rank1/trace.json."""
     common = 0
     while len({path.parts[: common + 1] for path in paths}) == 1 and common < len(paths[0].parts):
         common += 1
@@ -212,8 +213,8 @@ def _counted(paths: Sequence[PurePath]) -> list[int | None]:
 
 
 def runs_of(ranks: Sequence[Metadata]) -> dict[str, str]:
-    """Returns the names or world sizes of several runs, each with a file that states this name or size; empty if all
-    files may be of one run."""
+    """Maps the names or world sizes of several runs to a file that states the name or size. Empty if all files may be
+    of one run."""
     runs: dict[str, dict[str, str]] = {}
     for one in ranks:
         if one.told.run is not None:
@@ -229,14 +230,14 @@ def _note_mixed(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int]
     if several := runs_of(ranks):
         texts = [f"{name} ({file})" for name, file in several.items()]
         issues.add("mixed_runs", len(several), listed(texts, longest=LONGEST_LINE))
-    # A port does not identify a run, because most runs use the same one.
+    # A port does not identify a run, because most runs use the same port.
     elif any(one.told.run is None or one.told.run.startswith("port ") for one in ranks):
         _note_apart(ranks, timed, issues)
 
 
 def _note_apart(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int], str]], issues: Issues) -> None:
-    """Adds an issue if traces that do not name their runs were recorded far apart in time. `timed` is in order of
-    time."""
+    """Adds an issue if the traces were recorded far apart in time, for traces that do not name their run. `timed` is in
+    order of time."""
     hosts = {one.host for one in ranks}
     least = _APART_NS if len(hosts) == 1 and None not in hosts else _APART_OF_HOSTS_NS
     least = max([least, *(end - begin for (begin, end), _ in timed)])

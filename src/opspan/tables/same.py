@@ -1,5 +1,5 @@
-"""Finds columns with one value in all rows, and the distinct rows of a frame. Many columns have only one value, and
-then work is done once instead of for each row."""
+"""Finds columns with one value in all rows, and the distinct rows of a frame. Many columns have only one value, so code
+that knows this does its work once instead of for each row."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import polars as pl
 
-FEW = 10_000  # the most rows for which a query is slower than methods of Series
+FEW = 10_000  # up to this many rows, methods of Series are faster than a query
 
 
 def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
-    """Returns the names of the columns that have several values in the frames; all names if there are no rows."""
+    """Returns the names of the columns that have several values in the frames, or all names if the frames have no
+    rows."""
     known = same(names, *frames)
     return [name for name in names if name not in known]
 
@@ -36,9 +37,10 @@ def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
 
 def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, int]]:
     """Returns, for each column, its least and its greatest value, and the number of nulls."""
-    if frame.height <= FEW or not names:  # for few rows, a polars query takes fifty times as long as these methods
+    if frame.height <= FEW or not names:  # for few rows, a polars query takes fifty times as long
         return [(one.min(), one.max(), one.null_count()) for one in map(frame.get_column, names)]
-    columns = (pl.col(name) for name in names)  # expressions, so that a literal does not have to become a column
+    # Expressions, because get_column() would turn a literal into a column in memory.
+    columns = (pl.col(name) for name in names)
     figures = [figure for column in columns for figure in (column.min(), column.max(), column.null_count())]
     # The expressions run one after another, because starting threads takes longer than computing most of them.
     row = frame.select_seq(figure.alias(str(at)) for at, figure in enumerate(figures)).row(0)
@@ -46,7 +48,7 @@ def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, i
 
 
 def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Returns the distinct values of a column, in any order. Equal neighbours are dropped first, so few values are
+    """Returns the distinct values of a column, in any order. Drops equal neighbours first, so that few values are
     hashed."""
     if frame.is_empty() or is_one(frame, name):
         return frame.head(1).get_column(name)
@@ -56,7 +58,7 @@ def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
 
 
 def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Returns the distinct rows of these columns, in any order. Equal neighbours are dropped first, so few rows are
+    """Returns the distinct rows of these columns, in any order. Drops equal neighbours first, so that few rows are
     hashed."""
     rows = frame.select(names)
     is_other = pl.DataFrame([column[1:].ne_missing(column[:-1]) for column in rows])

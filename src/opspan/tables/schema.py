@@ -1,10 +1,10 @@
 """Defines the tables of a Trace: each column's name, type, unit and description. docs/schema.md is made from this file.
 
-Nothing is computed here. Readers fill these columns and no others; an analysis adds columns of its own to a frame.
+Readers fill these columns and no others. An analysis adds columns of its own to a frame.
 
 Texts that repeat (names, domains, sizes) are polars Categoricals. They take a u32 for each row, and are grouped and
-joined as integers. Unlike Enums, they can be concatenated when the frames come from different files. Texts that are
-mostly distinct (torch's labels, JSON) are Strings. Texts from a fixed list (kinds) are Enums.
+joined as integers. Unlike Enums, Categoricals can be concatenated when the frames come from different files. Texts that
+are mostly distinct (torch's labels, JSON) are Strings. Texts from a fixed list (kinds) are Enums.
 """
 
 from __future__ import annotations
@@ -316,11 +316,11 @@ TABLES: dict[str, TableSchema] = {
 }
 
 
-# If a process wrote several files, these tables have a further column `cycle` (Int32), the last one.
+# If a process wrote several files, these tables have one more column at the end, `cycle` (Int32).
 IN_CYCLES = ("ranges", "relations", "calls", "work", "functions", "memory", "samples", "counters")
 
-# Columns that analyses add, by table. Some hold row numbers, which are valid only in the frames that were analysed.
-# Others hold sums or values that were computed by following these row numbers, so they are valid only there, too.
+# Columns that analyses add, by table. Some hold row numbers, and others hold values that were computed from these rows.
+# Both are valid only in the frames that were analysed.
 ADDED: dict[str, frozenset[str]] = {
     "ranges": frozenset(
         "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns "
@@ -334,7 +334,7 @@ ADDED: dict[str, frozenset[str]] = {
 def without_added(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Returns the rows as they were before any analysis."""
     added = ADDED.get(table, frozenset()).intersection(frame.columns)
-    if "is_open" in added:  # the analysis had set end_ns of open ranges
+    if "is_open" in added:  # an analysis sets end_ns of open ranges, so this sets it to null again
         frame = frame.with_columns(pl.when(~pl.col("is_open").fill_null(value=False)).then("end_ns").alias("end_ns"))
     if "overlaps" in added:
         frame = frame.with_columns(pl.col("is_async") & ~pl.col("overlaps").fill_null(value=False))
@@ -346,7 +346,8 @@ def empty(table: str) -> pl.DataFrame:
 
 
 def without_rows(dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
-    """Returns an empty frame. Many tables of a file are empty, and building a schema takes longer than copying one."""
+    """Returns an empty frame with these columns. Many tables of a file are empty, and building a frame takes longer
+    than copying one."""
     return _without_rows(tuple(dtypes.items())).clone()
 
 
@@ -356,7 +357,7 @@ def _without_rows(columns: tuple[tuple[str, Dtype], ...]) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
-    """Selects these columns in this order, null where the frame lacks them."""
+    """Selects these columns in this order. Columns that the frame lacks become null."""
     have = frame.columns
     if have == list(dtypes):
         return frame
@@ -365,12 +366,13 @@ def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
 
 @lru_cache(4096)  # the cache is limited, because names may come from files
 def null(name: str, dtype: Dtype) -> pl.Expr:
-    """Returns a column of nulls. As a literal it takes no memory, however many rows there are."""
+    """Returns a column of nulls. As a literal it takes no memory, whatever the number of rows."""
     return pl.lit(None, dtype=dtype).alias(name)
 
 
 def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the frame with all columns of its table, in order and with the right types. Further columns come last."""
+    """Returns the frame with all columns of its table, in order and with the right types. Any other columns come
+    last."""
     schema = TABLES[table].schema
     have = frame.schema
     if list(have.items())[: len(schema)] == list(schema.items()):

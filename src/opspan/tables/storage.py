@@ -1,5 +1,5 @@
-"""Saves a Trace as a folder with trace.json and a Parquet file per table, and reads it back exactly. If saving fails,
-no part of the folder is left.
+"""Saves a Trace as a folder with trace.json and a Parquet file per table, and reads the folder back exactly. If saving
+fails, no part of the folder remains.
 
 {"format": "opspan trace", "version": 1, "ranks": [{"source": "capture", ...}], "tables": {"ranges": 1234, ...}}
 """
@@ -46,7 +46,7 @@ def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
 
 
 def write(trace: Tables, folder: Path) -> None:
-    """Writes the tables and their index into a new folder."""
+    """Writes the tables, and trace.json, into a new folder."""
     folder.mkdir()
     for name, frame in trace.frames.items():
         frame.write_parquet(folder / f"{name}.parquet")

@@ -1,8 +1,9 @@
-"""Tables is the class that every reader returns and every analysis takes. It has frames, and metadata of their origin.
+"""Defines Tables, the class that every reader returns and every analysis takes. It has frames, and metadata about their
+origin.
 
 Times are integer nanoseconds on one clock; `origin_utc_ns` is the UTC time of that clock's zero. This module knows no
-vendor's format. The modules in readers/ fill the tables, and storage.py saves and loads them. `opspan.Trace` adds a
-user's methods.
+vendor's format. The modules in readers/ fill the tables, and storage.py saves and loads them. `opspan.Trace` adds
+methods for users.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from opspan.tables.same import each_once, is_one
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The key under which a rank's options have the begin and the end, in ns, of the part of the trace that was read.
+# The key in a rank's options for the time span, [begin, end] in ns, of the part of the trace that was read.
 STRETCH = "window_ns"
-# If the zeros of two clocks of one machine are at most this far apart, it is one clock, and the machine's UTC time was
-# adjusted between the two recordings.
+# If the zeros of two clocks of one machine are closer than this in UTC, both are the same clock. The machine's
+# UTC time was then adjusted between the two recordings.
 SAME_CLOCK_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables:
-    """Frames by name (docs/schema.md has every column), and a Metadata for each rank.
+    """The frames by name (docs/schema.md has every column), and a Metadata for each rank.
 
-    Frames that are not given are empty, columns that are not given are null. Frames are never changed in place: an
+    Frames that are not given are empty, and columns that are not given are null. Frames are never changed in place: an
     analysis returns `trace.replace(ranges=...)`.
     """
 
@@ -82,15 +83,15 @@ class Tables:
 
     @property
     def origin_utc_ns(self) -> int | None:
-        """UTC time, since 1970, of the clock's zero."""
+        """UTC time of the clock's zero, in ns since 1970."""
         return self.metadata.origin_utc_ns
 
     @forked.method_elsewhere
     def replace(self, **frames: pl.DataFrame) -> Self:
         """Returns a trace with other frames.
 
-        If the new frames have other rows, columns that an analysis added are dropped from all other frames, because
-        they refer to rows that no longer exist. `events()` and the views compute them again.
+        If the new frames have other rows, columns that an analysis added are dropped from all other frames. They refer
+        to rows that no longer exist. `events()` and the views compute them again.
         """
         others = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
@@ -99,7 +100,7 @@ class Tables:
 
     @property
     def is_analysed(self) -> bool:
-        """Whether any frame has columns that an analysis added."""
+        """True if any frame has columns that an analysis added."""
         return any(not added.isdisjoint(self.frames[name].columns) for name, added in schema.ADDED.items())
 
     def without_analysis(self) -> Self:
@@ -128,7 +129,7 @@ class Tables:
         """Returns one of the tables as a pandas data frame. Needs pandas and pyarrow: `pip install 'opspan[pandas]'`.
 
         Args:
-            table: its name, such as "ranges" or "work".
+            table: the table's name, such as "ranges" or "work".
         """
         if table not in schema.TABLES:
             raise UsageError(f"a trace has no table {table!r}; expected one of {', '.join(schema.TABLES)}")
@@ -156,18 +157,18 @@ class Tables:
         return [path for rank in self.ranks for path in rank.paths]
 
     def begin_ns(self, *tables: str, with_overhead: bool = False) -> int | None:
-        """Returns the first time in these tables; None if they have no rows.
+        """Returns the first time in these tables, or None if they have no rows.
 
         Args:
             tables: names of tables.
-            with_overhead: include what the profiler itself did.
+            with_overhead: include the profiler's own activity.
         """
         frames = (self.frames[name] if with_overhead else own(self.frames[name]) for name in tables)
         starts = [frame["start_ns" if "start_ns" in frame.columns else "time_ns"].min() for frame in frames]
         return min((start for start in starts if isinstance(start, int)), default=None)
 
     def duration_ns(self) -> int | None:
-        """Returns the time from the program's first begin to its last end, without the time between cycles."""
+        """Returns the time from the program's first event to its last end. The time between cycles does not count."""
         frames = [self.ranges, self.calls, own(self.work)]
         if not any(COLUMN in frame.columns for frame in frames):
             return _duration_ns(frames)
@@ -189,15 +190,15 @@ def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
 
 def own(frame: pl.DataFrame) -> pl.DataFrame:
     """Returns the rows without the profiler's own activity. The profiler may start long before the program's first
-    event, and write its buffers long after the last, so these rows do not count for the length of a run."""
+    event, and write its buffers long after the last one. So its rows do not count for the length of a run."""
     if "is_overhead" not in frame.columns or not frame["is_overhead"].any():
         return frame
     return frame.filter(~frame["is_overhead"].fill_null(value=False))
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
-    """Joins several traces into one trace of one run, with the ranks of all, on the clock of the first trace. Columns
-    that an analysis added are dropped, because their row numbers are valid only within one trace."""
+    """Joins several traces into one trace of one run. The result has the ranks of all traces, on the clock of the first
+    trace. Columns that an analysis added are dropped, because their row numbers are valid only within one trace."""
     if not traces:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1 and len(traces[0].ranks) != 1:
@@ -210,7 +211,7 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
 
 
 def of_cycle(trace: Tables, number: int) -> Tables:
-    """Returns one cycle of each rank, as if its file had been read alone. Rows without a cycle stay."""
+    """Returns one cycle of each rank, as if the cycle's file had been read alone. Rows without a cycle are kept."""
     check(number, numbers_of(trace.ranks))
     ranks = [(rank, one) for rank in trace.ranks for one in rank.cycles or (rank,) if one.cycle in (None, number)]
     if not any(rank.cycles for rank in trace.ranks):
@@ -227,9 +228,9 @@ def of_cycle(trace: Tables, number: int) -> Tables:
 
 
 def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:
-    """Joins traces. `ranks`: the metadata of all ranks in the order of the traces, with rank and cycle numbers."""
+    """Joins traces. `ranks` is the metadata of all ranks in the order of the traces, with rank and cycle numbers."""
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
-    ids = dict.fromkeys(schema.TABLES, 0)  # the first unused id of each table
+    ids = dict.fromkeys(schema.TABLES, 0)  # the next unused id of each table
     metadata, places = on_one_clock([trace.ranks for trace in traces], ranks, issues)
     rest = iter(ranks)
     for trace, (renamed, shift_ns) in zip(traces, places, strict=True):
@@ -243,12 +244,13 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
     # Frames may have columns that a user added, and these may differ between the traces.
     tables = {name: pl.concat(parts, how="diagonal") for name, parts in frames.items()}
     if any(rank.cycles for rank in metadata):
-        # Each cycle of a process has a row for the same thread, process or device. The last row may be more complete.
+        # Each cycle of a process has a row for the same thread, process or device. The last row is kept, because it may
+        # be more complete.
         tables |= {name: tables[name].unique(key, keep="last", maintain_order=True) for name, key in _KEYS.items()}
     return Tables(metadata, **tables)
 
 
-# The columns that identify a row, for the tables without the column `cycle`.
+# For the tables without a column `cycle`, the columns that identify a row.
 _KEYS = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
 
 
@@ -274,7 +276,7 @@ def on_one_clock(
 
 
 def recorded_of(trace: Tables) -> list[RecordingSpan | None]:
-    """Returns when each rank was recorded, and by which processes."""
+    """Returns when and by which processes each rank was recorded, and its steps."""
     begin, duration = trace.begin_ns("ranges", "calls", "work"), trace.duration_ns()
     if begin is None or duration is None:
         return [None] * len(trace.ranks)
@@ -284,7 +286,7 @@ def recorded_of(trace: Tables) -> list[RecordingSpan | None]:
 
 
 def _pids(trace: Tables, rank: int) -> frozenset[int]:
-    """Returns the processes that did something on the host; if there are none, those that used a device."""
+    """Returns the processes that have events on the host or, without such events, the processes that used a device."""
     for names in (("ranges", "calls", "functions"), ("work",)):
         rows = (_of_rank(trace.frames[name], rank) for name in names)
         if pids := {pid for some in rows for pid in each_once(some, "pid")} - {None}:
@@ -293,7 +295,7 @@ def _pids(trace: Tables, rank: int) -> frozenset[int]:
 
 
 def _steps(trace: Tables, rank: int) -> tuple[int, int] | None:
-    """Returns the first and the last of torch's numbered steps."""
+    """Returns the numbers of the first and the last of torch's numbered steps."""
     names = each_once(_of_rank(trace.ranges, rank), "name").cast(pl.String)
     numbers = names.str.extract(schema.STEP).cast(pl.Int64, strict=False).drop_nulls().to_list()
     return (min(numbers), max(numbers)) if numbers else None
@@ -304,7 +306,7 @@ def _of_rank(frame: pl.DataFrame, rank: int) -> pl.DataFrame:
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
-    """Returns the shift that moves times of `one` to the clock of `other`; None if it is not known."""
+    """Returns the shift that moves times of `one` to the clock of `other`, or None if it is not known."""
     if one is other:
         return 0
     if one.origin_utc_ns is None or other.origin_utc_ns is None:
@@ -337,7 +339,7 @@ def id_count(frame: pl.DataFrame) -> int:
 
 
 def ids_of(frame: pl.DataFrame) -> pl.Series:
-    """Returns the ids of the rows, or row numbers if ids are missing or not unique."""
+    """Returns the ids of the rows, or row numbers if some ids are missing or not unique."""
     ids = frame["id"]
     if ids.null_count() or ids.n_unique() != ids.len():
         return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
@@ -347,7 +349,8 @@ def ids_of(frame: pl.DataFrame) -> pl.Series:
 def moved(
     table: str, frame: pl.DataFrame, ranks: Mapping[int, int], ids: Mapping[str, int], shift_ns: int
 ) -> pl.DataFrame:
-    """Returns the rows with new rank numbers, with ids that follow those of other traces, and with shifted times."""
+    """Returns the rows with new rank numbers, with ids that do not collide with those of other traces, and with shifted
+    times."""
     if frame.is_empty():
         return frame
     changes = []
@@ -367,7 +370,7 @@ def moved(
 
 
 def renumbered(ranks: Mapping[int, int]) -> pl.Expr:
-    """Returns the column `rank` with new numbers. Rows without a rank belong to the first rank."""
+    """Returns an expression for the column `rank` with new numbers. Rows without a rank belong to the first rank."""
     first = next(iter(ranks), 0)
     values = pl.col("rank").fill_null(first)
     changed = {before: after for before, after in ranks.items() if before != after}

@@ -2,7 +2,7 @@
 are not changed. If the window is given by steps, work that ran later on a device is kept too if a kept row launched it.
 
 Steps are torch's ProfilerStep#N, chosen by number, or ranges chosen by a name (`step`) or a pattern (`epoch *`). Code
-that has found other steps by analysis passes their time span to `cut`.
+that has found other steps by analysis passes the time span of these steps to `cut`.
 
 Times of a window are relative to the begin of the trace. A capture begins when it was opened. Any other trace begins
 with its first range, call or work.
@@ -42,12 +42,12 @@ _TIMES = {
 _CALL = ("rank", "pid", "correlation_id")  # columns that a call and its work share
 _DEEPEST = 1000  # only damaged files nest captured ops deeper
 FOREVER, _EARLIEST = 2**63 - 1, -(2**63)
-Steps = tuple[int, int] | str  # numbers of the first and the last step, or the name of all wanted steps
+Steps = tuple[int, int] | str  # numbers of the first and the last step, or the name of all requested steps
 
 
 @dataclass(frozen=True)
 class Window:
-    """The part that a user asks for: either a time span or steps."""
+    """The part of a trace that a user requests: either a time span or steps."""
 
     between: tuple[int, int] | None = None  # the time span, in ns since the begin of the trace
     steps: Steps | None = None
@@ -75,25 +75,26 @@ class Stretch(NamedTuple):
     end_ns: int
 
     def overlaps(self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Returns whether each row begins before the stretch ends, and either begins in it or ends after its start."""
+        """Returns whether each row overlaps the stretch. A row without duration overlaps it if it begins in the
+        stretch."""
         return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
 
     def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
-        """Returns an expression for the result of `overlaps`. If the end of a row is null, the row never ends. If the
+        """Returns an expression for the result of `overlaps`. If the end is null, the row counts as endless. If the
         start is null, the result is False."""
         known = end.fill_null(FOREVER)
         return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
 
 
 def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]:
-    """Returns the options for a trace's metadata that record which part was read."""
+    """Returns the entries of a trace's options that say which part of the trace was read."""
     if window is None or stretch is None:
         return {}
     return {"window": str(window), STRETCH: [stretch.start_ns, stretch.end_ns]}
 
 
 def stretches(trace: Tables) -> dict[int, Stretch]:
-    """Returns the part that was read, for each rank that was read only in part."""
+    """Returns the time span that was read, for each rank of which only a part was read."""
     parts = {rank.rank: rank.options.get(STRETCH) for rank in trace.ranks}
     return {number: Stretch(*ends) for number, ends in parts.items() if ends is not None}
 
@@ -106,8 +107,8 @@ def _text_of(steps: Steps) -> str:
 
 
 def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
-    """Returns the step number of each name; null if the name is not that of a wanted step. Steps chosen by name have
-    the number 0."""
+    """Returns the step number in each name, or null if the name is not that of a requested step. Steps chosen by name
+    have the number 0."""
     texts = names.cast(pl.String)
     if isinstance(steps, tuple):
         return texts.str.extract(STEP).cast(pl.Int64)
@@ -141,9 +142,9 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
 
 
 def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
-    """Returns the rows of a trace that overlap the window. If the window is given in steps, the work that these steps
-    launched is returned, too. References to rows that were cut become null. `stretch`: the time span of the window, if
-    the caller knows it."""
+    """Returns the rows of a trace that overlap the window. If the window is given in steps, also returns the work that
+    these steps launched. References to rows that were cut become null. `stretch` is the time span of the window, if the
+    caller knows it."""
     if stretch is None:
         stretch = _stretch(trace, window)
     frames: dict[str, pl.DataFrame] = {}
@@ -168,7 +169,8 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
 
 
 def _with_replayed(ranges: pl.DataFrame, timed: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Adds the captured ops that the work repeats, which have no times, and those around them."""
+    """Adds the captured ops that the work of replayed graphs repeats, and the ops around them. These ops have no
+    times."""
     level = work.select(id="replayed_range_id").drop_nulls().unique()
     if not level.height:
         return timed
@@ -183,10 +185,11 @@ def _with_replayed(ranges: pl.DataFrame, timed: pl.DataFrame, work: pl.DataFrame
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
-    """Returns whether each row of work was launched by one of these calls. If the tool recorded a range of the work
-    instead of a call, returns whether that range is one of `ranges` and began in the stretch."""
+    """Returns whether each row of work was launched by one of these calls. For work without a call but with a range
+    that names it, returns whether that range is in `ranges` and began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
-    # If several calls have the correlation id, the last call that began before the work launched it, else the first.
+    # If several calls have the work's correlation id, the last one that began before the work launched it, else the
+    # first one.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
     of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")
     pairs = maybe.join(of_calls, on=_CALL, nulls_equal=True)

@@ -2,8 +2,7 @@
 user's sitecustomize, and then calls opspan.
 
 This file is not a module of the package. Its folder is the first in PYTHONPATH, and is removed from sys.path here. Any
-version of Python may run this file, even one that opspan does not support, such as 2.7. So the code is valid in all
-versions.
+version of Python may run this file, even 2.7, which opspan does not support. So the code is valid in all versions.
 """
 
 import os
@@ -28,7 +27,7 @@ def _note(kind, text):  # type: (str, str) -> None
             os.write(number, ("%d\t%s\t%s\n" % (os.getpid(), kind, text)).encode("ascii", "replace"))
         finally:
             os.close(number)
-    except (KeyError, OSError):  # there is no file for notes, or the file cannot be written
+    except (KeyError, OSError):  # opspan asked for no notes, or their file cannot be written
         pass
 
 
@@ -62,7 +61,7 @@ finally:  # also runs if the user's module raises an error, which Python then re
 
             launch.start_from_environment()
         except ImportError as error:
-            if "OPSPAN_IDLE" not in os.environ:  # with --idle nobody has asked for labels yet
+            if "OPSPAN_IDLE" not in os.environ:  # with --idle, labels start only on request
                 _say("opspan: this Python is not labelled, it has no opspan (%s): %s\n" % (error, sys.executable))
             _note("without", sys.executable)
         except Exception as error:  # noqa: BLE001  # an opspan for another Python, for instance
