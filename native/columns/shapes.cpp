@@ -193,18 +193,19 @@ Output blocks(const Input& frame, int64_t most) {
   for (size_t block = 0; block < begins.size(); ++block) {
     const size_t from = begins[block], to = block + 1 < begins.size() ? begins[block + 1] : shapes.count;
     size_t best = from;
-    int64_t until = shapes.end(from);
-    uint64_t sum = 0;
+    // The shapes of a block are in order of their start. In the last row of a lane they may overlap.
+    int64_t until = shapes.start[from], sum = 0;
     for (size_t at = from; at < to; ++at) {
       if (shapes.length[at] > shapes.length[best]) best = at;
-      until = std::max(until, shapes.end(at));
-      sum += static_cast<uint64_t>(shapes.length[at]);
+      const int64_t end = std::max(until, shapes.end(at));
+      sum += end - std::max(until, shapes.start[at]);
+      until = end;
     }
     first[block] = static_cast<Row>(from);
     longest[block] = static_cast<Row>(best);
     count[block] = static_cast<uint32_t>(to - from);
     length[block] = to - from == 1 ? shapes.length[from] : until - shapes.start[from];
-    busy[block] = static_cast<int64_t>(std::min<uint64_t>(sum, std::numeric_limits<int64_t>::max()));
+    busy[block] = sum;
     under_ns[block] = under;
   }
   Output out(begins.size());

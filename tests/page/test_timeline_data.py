@@ -131,7 +131,7 @@ def test_merging_is_that_of_its_twin_in_loops(made: list[Any], most: int) -> Non
         assert max(row[2] for row in some) == rows[longest][2]
         assert longest == next(at for at in range(first, len(rows)) if rows[at][2] == rows[longest][2]), number
         assert until == max(start + length for _, start, length, _ in some) - rows[first][1]
-        assert busy == sum(row[2] for row in some)
+        assert busy == len({time for _, start, length, _ in some for time in range(start, start + length)})
     lowest = [0, *(2**power for power in range(62))]
     tried = [(length, merged_in_loops(rows, length)) for length in lowest]
     if len(rows) <= most and not any(row[3] for row in rows):
@@ -196,6 +196,7 @@ def test_more_at_once_than_there_are_rows_is_drawn_together() -> None:
     assert shapes["count"].sum() == 300
     assert shapes["count"].max() > 200
     assert data["merged"]["under_ns"] == 0
+    assert (shapes["busy_ns"] <= shapes["end_ns"] - shapes["start_ns"]).all()
 
 
 @property_of(range_rows(), few=30, many=500)

@@ -253,6 +253,15 @@ def test_a_graph_break_has_its_reason_and_line_in_each_version(
     assert "torch" not in stack
 
 
+def test_the_compilers_traceback_is_never_the_reason(tmp_path: Path) -> None:
+    text = 'Traceback (most recent call last):\n  File "/torch/_dynamo/a.py", line 1, in g\nUnsupported\n'
+    texts = (text, f"a reason\n{text}", SKIPPED.partition("Traceback")[0] + text)
+    path = log.write(tmp_path / "a.log", *(log.artifact("dynamo_graph_break_reason", text) for text in texts))
+
+    assert breaks(path, "reason")[:2] == [(None,), ("a reason",)]
+    assert "Traceback" not in str(breaks(path, "reason", "detail"))
+
+
 def test_another_text_is_a_break_of_unknown_place(tmp_path: Path) -> None:
     path = log.write(
         tmp_path / "a.log",

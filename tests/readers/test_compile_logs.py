@@ -292,6 +292,16 @@ def test_a_log_belongs_to_the_rank_that_it_says_or_to_its_process(tmp_path: Path
     assert codes(add_to(by_number, tmp_path))["compiled_elsewhere"] == 2
 
 
+def test_a_log_of_another_process_is_left_out_if_a_log_is_of_a_process_of_the_trace(tmp_path: Path) -> None:
+    log.write(tmp_path / "own.log", log.lines({"triton_poi_fused_add_0:1": [3]}, pid=902))
+    log.write(tmp_path / "other.log", log.lines({"triton_poi_fused_mul_0:1": [4]}, pid=903))
+    trace = Tables((Metadata("kineto"),), ranges=pl.DataFrame([{"rank": 0, "pid": 902, "name": "a"}]))
+
+    assert rows(add_to(trace, tmp_path), "kernel", "line") == [("triton_poi_fused_add_0", 3)]
+    assert codes(add_to(trace, tmp_path))["compiled_elsewhere"] == 1
+    assert len(rows(add_to(trace, tmp_path / "other.log"), "line")) == 1
+
+
 def test_a_log_of_an_unknown_process_is_about_all_ranks(tmp_path: Path) -> None:
     path = log.write(tmp_path / "a.log", log.lines({"triton_poi_fused_add_0:1": [3]}))
     trace = Tables((Metadata("kineto", rank=1), Metadata("kineto", rank=7)))

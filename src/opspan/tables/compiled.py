@@ -177,12 +177,12 @@ CODES: dict[str, Code] = {
     ),
     "compiled_elsewhere": Code(
         "warning",
-        "kernels in the compiler's logs are of ranks that are not in the trace",
+        "kernels in the compiler's logs are of ranks or processes that are not in the trace",
         "Load the traces of these ranks as well, or name the log of this rank alone: --compiled FILE.",
     ),
     "compilations_elsewhere": Code(
         "warning",
-        "compilations in the compiler's logs are of ranks that are not in the trace",
+        "compilations in the compiler's logs are of ranks or processes that are not in the trace",
         "Load the traces of these ranks as well, or name the log of this rank alone: --compiled FILE.",
     ),
 }

@@ -49,6 +49,7 @@ const SHOWN_STACKS = 5;
 const MOST_STACKS = 100;
 const SHOWN_FRAMES = 8;
 const TOTALS = /_ns$/;
+const WITHOUT_LINKS = ["phase", "line", "source-op"]; // groupings whose names the timeline does not have
 
 export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let chosen = 0;
@@ -110,11 +111,13 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     filter = showTable(place, rows, {
       caption: `Ops by ${table.title}`,
       sort: table.sort,
-      link: {
-        column: of,
-        title: of === "module" ? "It among the modules" : "Its calls in the timeline",
-        address: (row) => addressIn(page, of, String(valuesOf(rows, of)![row])),
-      },
+      ...(!WITHOUT_LINKS.includes(of) && {
+        link: {
+          column: of,
+          title: of === "module" ? "It among the modules" : "Its calls in the timeline",
+          address: (row: number) => addressIn(page, of, String(valuesOf(rows, of)![row])),
+        },
+      }),
       ...(names && { detail: (row: number) => detail(String(names[row]), valuesOf(rows, "called")?.[row]) }),
     });
   }
@@ -185,7 +188,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 }
 
 function addressIn(page: Page, of: string, name: string): string | undefined {
-  if (name.startsWith("(in no ") || name === "ProfilerStep*" || of === "phase" || of === "line") return undefined;
+  if (name.startsWith("(in no ") || name === "ProfilerStep*") return undefined;
   return linkTo(page, of === "module" ? "modules" : "timeline", { name });
 }
 

@@ -34,6 +34,8 @@ def add_to(trace: Tables, path: Path) -> Tables:
     processes, issues = read_folder(path)
     more = Issues(str(path))
     pids = _pids(trace)
+    if not any(process.pid in pids for process in processes):
+        pids = {}  # processes have other numbers, as in a container
     placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
     # For the ranks in the user's logs, these logs replace the rows that the trace already has.
     named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)
@@ -97,8 +99,8 @@ def _frame(process: CompiledProcess) -> pl.DataFrame:
 
 
 def _ranks_of(process: CompiledProcess, trace: Tables, pids: dict[int, set[int]]) -> Sequence[int]:
-    """Returns the ranks of the trace that belong to the process, by its rank or its pid. If the log states no rank and
-    the pid does not decide, returns all ranks."""
+    """Returns the ranks of the trace that belong to the process, by its rank or its pid. `pids` is empty if pids decide
+    nothing. Then a log that states no rank belongs to all ranks."""
     known = {rank.rank for rank in trace.ranks if rank.rank_by != ORDER}
     if process.rank is not None and process.rank in known:
         return (process.rank,)
@@ -107,7 +109,7 @@ def _ranks_of(process: CompiledProcess, trace: Tables, pids: dict[int, set[int]]
         return tuple(own)
     ranks = [rank.rank for rank in trace.ranks]
     if process.rank is None:
-        return ranks
+        return ranks if not pids or process.pid is None else tuple(own)
     return (process.rank,) if process.rank in ranks else ()
 
 

@@ -232,4 +232,5 @@ def _reason(before: str, payload: str) -> str:
         begin = raised[-1].end()
         end = _PROCESSED.search(payload, begin)
         return payload[begin : end.start() if end is not None else None].strip()
-    return before.strip()
+    end = _TRACEBACK.search(before)
+    return before[: end.start() if end is not None else None].strip()
