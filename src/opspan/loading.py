@@ -282,9 +282,7 @@ def read(
 def _launches_graphs(trace: Tables) -> bool:
     from opspan.analysis.launches import launches_graph
 
-    # A trace of several ranks was mostly saved or exported by opspan, which looked for captures before that. For other
-    # files with several ranks (of nsys and rocpd), captures are not searched.
-    return len(trace.ranks) == 1 and bool(trace.work.height and launches_graph(trace.calls).any())
+    return bool(trace.work.height and launches_graph(trace.calls).any())
 
 
 def _has_compiled_calls(trace: Tables) -> bool:
@@ -306,6 +304,7 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     from opspan.analysis.captured_ops import Capture
     from opspan.readers import read_file
     from opspan.readers.graph_captures import graph_captures
+    from opspan.tables.ranks import rank_in_name
     from opspan.tables import Issues
 
     files = graph_captures(path, trace.metadata.told.rank, paths)
@@ -317,7 +316,8 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     recordings, issues = [], Issues(trace.metadata.paths[0])
     for file in files:
         try:
-            recordings.append(Capture(read_file(file.path), file.batch_size))
+            rank = rank_in_name(file.path.name) if len(trace.ranks) > 1 else None
+            recordings.append(Capture(read_file(file.path), file.batch_size, rank))
         except ReadError as error:
             if paths:
                 raise

@@ -22,7 +22,7 @@ WRITES = """
     import json, sys, logging, torch, opspan
     def say(name, payload, number=0):
         torch._logging.trace_structured(
-            "artifact", lambda: {"name": name, "encoding": "json"}, payload_fn=lambda: payload, expect_trace_id=False
+            "artifact", lambda: {"name": name, "encoding": "json"}, payload_fn=lambda: payload, suppress_context=True
         )
     def stacks(kernel, line):
         say("inductor_provenance_tracking_kernel_stack_traces",
@@ -270,7 +270,7 @@ def test_two_recordings_of_a_process_merged_count_each_compilation_once(tmp_path
         torch.ones(2)
         stacks("cpp_fused_add_0:1", 7)
         torch._logging.trace_structured(
-            "compilation_metrics", lambda: {"co_name": "f", "duration_us": 5}, expect_trace_id=False
+            "compilation_metrics", lambda: {"co_name": "f", "duration_us": 5}, suppress_context=True
         )
     """
     )

@@ -52,7 +52,7 @@ class Replays(NamedTuple):
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
         trace, launched = self.trace, self.launched
         if not captures and has_captures(trace.calls):
-            captures = [Capture(trace)]  # the trace itself has the captures, because it began before them
+            captures = [Capture(trace, is_own=True)]  # the trace itself has the captures, because it began before them
         captured = captured_ops(captures) if captures else None
         unmatched = launched.height if captures else 0
         # Only damaged files have several ranges with the same id. Nothing is added to such traces.
@@ -76,8 +76,9 @@ def _replays(ranges: pl.DataFrame, launched: pl.DataFrame, names: Mapping[str, s
     labels = engine_labels(ranges["name"]).select("name", "batch_size")
     steps = nearest(ranges, ranges["name"].is_in(labels["name"].implode())).gather(launched["range"])
     sizes = ranges["name"].gather(steps).to_frame().join(labels, on="name", how="left", maintain_order="left")
-    rows = zip(launched["what"], launched["kind"], steps, sizes["batch_size"], strict=True)
-    return [Launched(_text(whats, names), _text(kinds, KINDS), step, size) for whats, kinds, step, size in rows]
+    processes = zip(launched["rank"], launched["pid"], strict=True)
+    rows = zip(launched["what"], launched["kind"], steps, sizes["batch_size"], processes, strict=True)
+    return [Launched(_text(whats, names), _text(kinds, KINDS), *context) for whats, kinds, *context in rows]
 
 
 def _launch_lists(launches: pl.DataFrame, names: Mapping[str, str]) -> list[LaunchList]:
@@ -92,6 +93,7 @@ def _launch_lists(launches: pl.DataFrame, names: Mapping[str, str]) -> list[Laun
                 _text(own["kind"].to_list(), KINDS, NO_NAME),
                 own["batch_size"][0],
                 spans.agg(_col("row").first(), count=pl.len()).select("row", "count").rows(),
+                (own["of_rank"][0], own["of_pid"][0]),
             )
         )
     return lists

@@ -40,18 +40,25 @@ _DEEPEST = 1000  # only damaged files nest ranges deeper
 
 
 class Capture(NamedTuple):
-    """A recording of captures: its tables, and the batch size, if the name of its file or the engine's list of files
-    has it."""
+    """A recording of captures.
+
+    batch_size: the size of the batch, if the name of the file or the engine's list of files has it.
+    rank: the rank whose replays it is compared with, or None for all ranks.
+    is_own: whether the replays are in the same recording. A process replays only what it captured itself.
+    """
 
     tables: Tables
     batch_size: int | None = None
+    rank: int | None = None
+    is_own: bool = False
 
 
 class CapturedOps(NamedTuple):
     """Captured launches and ops.
 
     launches: recording (a number), rank, pid, tid, capture, kind, kernel (see `captured_launches`), batch_size, range
-        (a row of `ranges`), and op: equal numbers mean the same op with the same sizes.
+        (a row of `ranges`), and op: equal numbers mean the same op with the same sizes. of_rank and of_pid: the process
+        whose replays may repeat the launch; null for any.
     ranges: the columns KEPT, parent (a row), stack and module.
     """
 
@@ -87,7 +94,11 @@ def _of_recording(capture: Capture) -> tuple[pl.DataFrame, pl.DataFrame]:
     launches = launches.join(
         sizes.select(range="of", batch_size="batch_size"), on="range", how="left", maintain_order="left"
     )
-    launches = launches.with_columns(_col("batch_size").fill_null(pl.lit(capture.batch_size, pl.Int64)))
+    launches = launches.with_columns(
+        _col("batch_size").fill_null(pl.lit(capture.batch_size, pl.Int64)),
+        of_rank=_col("rank") if capture.is_own else pl.lit(capture.rank, pl.Int32),
+        of_pid=_col("pid") if capture.is_own else pl.lit(None, pl.Int64),
+    )
     place = pl.DataFrame({"row": kept, "place": pl.int_range(len(kept), dtype=ROW_NUMBER, eager=True)})
     rows = ranges[kept].select(
         *KEPT, "parent", "module", stack_texts(ranges, trace.functions, kept).cast(NAME).alias("stack")

@@ -1,7 +1,7 @@
 """Finds the captured launches that the work of each replay of a CUDA graph repeats.
 
-    replays(trace) -> a row for each call that launched a graph, whose work was recorded: call, start_ns, range (of the
-        call), and lists for its work, in the order in which it began: work (the rows), `what` and kind.
+    replays(trace) -> a row for each call that launched a graph, whose work was recorded: call, start_ns, range, rank
+        and pid (of the call), and lists for its work, in the order in which it began: work (the rows), `what` and kind.
     matches(replays, recordings) -> for each replay a Match, or None if it fits nowhere:
         first: row of the captured launch that its first work repeats; the next work repeats the next row.
         how: how this row was found. A place is a sequence of captured launches that fits the replay.
@@ -44,6 +44,7 @@ class Launched(NamedTuple):
     kinds: str
     step: int | None
     batch_size: int | None
+    process: tuple[int, int] = (0, 0)  # rank and pid
 
 
 class LaunchList(NamedTuple):
@@ -53,6 +54,7 @@ class LaunchList(NamedTuple):
     names: a letter for the name of each launch, NO_NAME if it is unknown.
     kinds: a letter for the kind of each launch.
     captures: the first row of each capture and its number of rows, in order.
+    process: the rank and the pid that a replay must have. None stands for any.
     """
 
     first: int
@@ -60,6 +62,10 @@ class LaunchList(NamedTuple):
     kinds: str
     batch_size: int | None
     captures: Sequence[tuple[int, int]]
+    process: tuple[int | None, int | None] = (None, None)
+
+    def may_be_of(self, replay: Launched) -> bool:
+        return all(own in (None, other) for own, other in zip(self.process, replay.process, strict=True))
 
     def runs(self, replay: Launched) -> list[int]:
         """Returns the rows at which a sequence of launches with the names of the replay begins. A replay is one graph,
@@ -124,10 +130,10 @@ def letters(texts: pl.Series) -> dict[str, str]:
 
 
 def matches(replays: Sequence[Launched], lists: Sequence[LaunchList]) -> list[Match | None]:
-    known: dict[tuple[str, str, int | None], Fits] = {}
+    known: dict[tuple[object, ...], Fits] = {}
     fits = []
     for replay in replays:
-        key = (replay.names, replay.kinds, replay.batch_size)
+        key = (replay.names, replay.kinds, replay.batch_size, replay.process)
         if key not in known:
             known[key] = _fits(replay, lists)
         fits.append(known[key])
@@ -140,8 +146,9 @@ def matches(replays: Sequence[Launched], lists: Sequence[LaunchList]) -> list[Ma
 
 
 def _fits(replay: Launched, lists: Sequence[LaunchList]) -> Fits:
-    runs = {number: one.runs(replay) for number, one in enumerate(lists)}
-    whole = {number: one.whole_captures(replay) for number, one in enumerate(lists)}
+    own = {number: one for number, one in enumerate(lists) if one.may_be_of(replay)}
+    runs = {number: one.runs(replay) for number, one in own.items()}
+    whole = {number: one.whole_captures(replay) for number, one in own.items()}
     named = {number: [at for at, is_named in places.items() if is_named] for number, places in whole.items()}
     count = sum(map(len, runs.values()))
     # A whole capture is better evidence than a part of one, and names are better than kinds.
@@ -198,7 +205,7 @@ def _in_order(fits: Sequence[Fits], lists: Sequence[LaunchList]) -> list[int] | 
 
 
 def replays(trace: Tables) -> pl.DataFrame:
-    calls = trace.calls.select("start_ns", "range").with_row_index("call").filter(launches_graph(trace.calls))
+    calls = trace.calls.select("start_ns", "range", "rank", "pid").with_row_index("call").filter(launches_graph(trace.calls))
     work = trace.work.select("call", "kind", "full_name", "name", "start_ns", "range", "launch_range", "replay")
     work = work.select(
         _col("call").cast(ROW_NUMBER),
@@ -213,7 +220,7 @@ def replays(trace: Tables) -> pl.DataFrame:
     work = work.filter(_col("kind").is_in(list(KINDS))).join(calls, on="call")
     rows = work.sort("call", "begun_ns", "work").group_by("call", maintain_order=True)
     return (
-        rows.agg(_col("start_ns", "range").first(), "work", "what", "kind", is_known=_col("is_known").any())
+        rows.agg(_col("start_ns", "range", "rank", "pid").first(), "work", "what", "kind", is_known=_col("is_known").any())
         .filter(~_col("is_known"))
         .drop("is_known")
         .sort("start_ns", "call")
