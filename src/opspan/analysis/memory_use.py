@@ -1,20 +1,23 @@
-"""Computes the memory in use over time, which ranges allocated it, and which blocks existed at the peak.
+"""Computes the memory in use over time; finds the ranges that allocated it, and the blocks that existed at the peak.
 
-    curve(events, counters) -> a row for each allocation and free, in order of time, and for each rank, process and
-        device one row before its first event: rank, pid, device_id, time_ns.
+    curve(events, counters) -> a row for each allocation and each free, in order of time. For each rank, process and
+        device there is one more row, before its first event. Columns:
+        rank, pid, device_id, time_ns.
         row (UInt32): row of the event in the table memory; null for the row before the first event.
         allocated_bytes (Int64): bytes of the blocks that existed after the event.
         total_bytes (Int64): bytes in use after the event, as recorded by the tool.
         reserved_bytes (Int64): bytes that torch's allocator held, by the last record of the tool.
 
-    peaks(events, counters) -> for each rank, process and device, the first row of the curve with most allocated bytes.
+    peaks(events, counters) -> for each rank, process and device, the row of the curve with the most allocated bytes;
+        the first if there are several.
 
     operators(ranges, events) -> a row for each rank, device and name of a range; the name is null outside of ranges:
         rank, device_id, name, calls.
-        size_increase, allocation_count, allocation_bytes: in these ranges and all ranges inside them.
+        size_increase (allocated minus freed bytes), allocation_count, allocation_bytes: in these ranges and all ranges
+            inside them.
         self_size_increase, self_allocation_count, self_allocation_bytes: in the ranges themselves.
 
-    at_peak(ranges, events) -> the blocks that existed at the peaks, the largest first:
+    at_peak(ranges, events) -> the blocks that existed at the peaks, for each device the largest first:
         rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid.
         range (UInt32): the innermost range that was open on the thread when it allocated the block.
         name, module, phase: those of the range, if `ranges` has these columns.
@@ -95,8 +98,8 @@ def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
 
 def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """Returns a row before the first event of each device, with the bytes that must have been in use then. `known`: the
-    blocks that are freed later, but whose allocation is not in the trace. `unpaired`: the fewest bytes with which the
-    running sum of unpaired bytes never gets negative."""
+    bytes of blocks whose free is in the trace, but whose allocation is not. `unpaired`: the fewest bytes at the start
+    with which the running sum of unpaired bytes never gets negative."""
     lowest = _col("unpaired").cum_sum().min()
     first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
@@ -151,9 +154,9 @@ def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """Returns sums of the columns COUNTED for each name of a range, separately for each value of `keys`. The columns
-    self_* are sums over the ranges themselves; the columns without self_ include all ranges inside. A range inside
-    another range of its name counts once. `own` has the columns `keys`, `range` and COUNTED. Outside of ranges, `range`
-    and the name are null."""
+    self_* are sums over the ranges themselves; the columns without self_ include all ranges inside. Memory of a range
+    inside another range of the same name counts once. `own` has the columns `keys`, `range` and COUNTED. Outside of
+    ranges, `range` and the name are null."""
     parts = [
         _add_name(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
         _add_name(own.filter(_col("range").is_null()), ranges),
@@ -167,12 +170,12 @@ def _add_name(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns rows like those of `own`, for the outermost ranges of each name. They have the sums of the range and of
-    all ranges inside it.
+    """Returns rows like those of `own`, for the `outermost` ranges. Each row has the sums of its range and of all
+    ranges inside it.
 
-    In each round, every row moves up the tree to the next outermost range of a name. Rows that reach the same range are
-    added up, so few rows remain after a few rounds. Other algorithms take time in proportion to the number of devices
-    times the number of ranges. The code uses numpy because a tree may be thousands of ranges deep.
+    In each round, every row moves up the tree to the next range around it that is `outermost`. Rows that reach the same
+    range are added up, so few rows remain after a few rounds. The time does not grow with the number of devices times
+    the number of ranges. The code uses numpy because a tree may be thousands of ranges deep.
     """
     import numpy as np  # imported here: importing numpy takes longer than all findings of a small trace
 
@@ -205,7 +208,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
 
 
 def outermost(ranges: pl.DataFrame) -> pl.Series:
-    """Returns, for each range, whether it is outside of all other ranges with its name on its thread."""
+    """Returns, for each range, whether no other range of its name on its thread contains it."""
     same = ("rank", "pid", "tid", "name")
     in_tree = ~(_col("is_async") | _col("is_mark")).fill_null(value=False)
     rows = ranges.select(*same, "start_ns", "end_ns", in_tree.alias("in_tree")).with_row_index("row")

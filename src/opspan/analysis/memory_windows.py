@@ -1,16 +1,17 @@
-"""Divides time into pieces of equal length, and sums the memory that ranges allocated and freed in each piece. The sums
-of a window of time are the sums over its pieces.
+"""Divides time into pieces of equal length, and sums the memory that ranges allocated and freed in each piece. To get
+the sums of a longer window, add up those of its pieces.
 
     Pieces.of(times, count) -> the pieces of equal length that cover these times: first_ns, length_ns, count.
-    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range. There is a row only if ranges
-        of this name allocated or freed memory, or were called:
+    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range, if ranges of this name
+        allocated or freed memory in the piece, or began in it. Names of ranges that never allocated or freed memory are
+        left out:
         rank, pid, device_id, piece, name (null outside of ranges), calls.
         SUMS (see memory_use.operators): in these ranges and all ranges inside them.
         self_SUMS: in the ranges themselves.
 
 Added up over all pieces and processes, the rows give the figures of `operators`, except for events without a time. A
-call counts in the piece in which it begins. If it begins before the first event or after the last one, it counts in the
-first or last piece. Ranges must be nested (`nest`) first.
+call (a range) counts in the piece in which it begins. Calls that begin before the first event count in the first piece,
+and calls that begin after the last event in the last piece. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Pieces:
     def piece(self, time: str) -> pl.Expr:
         """Returns the number of the piece that a time is in. Times before the first piece count in the first piece,
         times after the last piece in the last piece."""
-        since = _col(time).cast(pl.Int128) - self.first_ns  # damaged times may not fit in 64 bits
+        since = _col(time).cast(pl.Int128) - self.first_ns  # with damaged times, it may not fit in 64 bits
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 
 
@@ -58,8 +59,8 @@ def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.
 
 
 def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
-    """Counts the ranges that began in each piece. The result has the names of `rows`, each with all devices on which
-    `rows` has the name."""
+    """Counts the ranges that began in each piece. The result has the names of `rows`, each with all devices that the
+    name has in `rows`."""
     of_device = ["rank", "device_id", "name"]
     names = rows.select(of_device).unique()
     calls = ranges.filter(~_col("is_mark").fill_null(value=False))

@@ -1,8 +1,9 @@
-"""Merges traces that two tools recorded of the same processes at the same time, such as a CPU side and a GPU side.
+"""Merges two traces of the same processes, which two tools recorded at the same time, for
+example of the CPU and of the GPU.
 
 merge(one, other) -> Trace with one rank, on the clock of `one`. A range that both tools recorded appears once, as the
-row of `one`; columns that are null in it are filled from `other`. docs/analysis.md says how clocks are aligned, and
-when traces are refused.
+row of `one`; columns that are null in this row are filled from `other`. docs/analysis.md says how clocks are aligned,
+and which traces are refused.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.compiled import COMPILED
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
-# If the starts of nine in ten paired ranges agree within this time, the pairs align the clocks. The starts differ
-# because the tools themselves take time.
+# If the starts of nine in ten paired ranges agree within this time after the shift, the pairs align the clocks. The
+# starts differ because the tools themselves take time.
 MOST_APART_NS = 1_000_000
-# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name align
-# them.
+# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name do.
 LEAST_PAIRS = 8
-# Two ranges of one name may begin this far apart and still be the same range, even if the other pairs differ by less.
+# Two ranges of one name may be the same range even if this much time lies between the end of one and the start of the
+# other, and even if the other pairs differ by less.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -40,8 +41,8 @@ class Alignment:
     # have UTC times)
     by: str
     shift_ns: int  # the shift that was added to the times of the other trace
-    pairs: int  # number of ranges that both tools recorded
-    within_ns: int | None  # nine in ten pairs differ by at most this time; None if there were too few pairs
+    pairs: int  # number of ranges that both tools recorded; 0 if the ranges did not align the clocks
+    within_ns: int | None  # nine in ten pairs differ by at most this time; None if the ranges did not align the clocks
 
 
 def merge(one: Tables, other: Tables) -> Tables:
@@ -57,8 +58,8 @@ def merge(one: Tables, other: Tables) -> Tables:
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
-    # If a trace has no work, correlation ids of its calls could match the other trace's work by accident. They are
-    # removed.
+    # If a trace has no work, correlation ids of its calls could match the other trace's work by accident. So these ids
+    # are removed.
     if not other.work.height:
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
@@ -194,8 +195,8 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
 
 
 def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.DataFrame:
-    """Returns all ranges of the first trace, with nulls filled from the other trace, and the ranges that only the other
-    trace has."""
+    """Returns all ranges of the first trace (nulls are filled from the other trace), and after them the ranges that
+    only the other trace has."""
     shared = theirs.join(same, left_on="id", right_on="other", how="inner").drop("id", "parent_id")
     columns = [name for name in shared.columns if name in ours.columns and name not in ("start_ns", "end_ns")]
     joined = ours.join(shared, left_on="id", right_on="one", how="left", suffix="_other", maintain_order="left")

@@ -1,21 +1,22 @@
 """Computes the model's use of devices (MFU): the speed of its matrix products, as a share of the devices' peak.
 
-    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without
-        steps.
-    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span. `span` is the number of
-        the span.
-    on_devices(trace, spans, owner) -> the same spans, moved to the times when devices worked on them.
-    use(placed, spans, work) -> for each span, its process and:
+    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps of each process, or the whole time of a
+        process without steps.
+    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span. `span` is the row of the
+        span.
+    on_devices(trace, spans, owner) -> the same spans, moved to the times when devices worked on them. `owner` comes
+        from `roofline.parts`.
+    use(placed, spans, work) -> for each span, its process and these columns (`placed` comes from in_spans):
         wall_ns (Int64): how long the span is.
         ideal_ns (Float64): the least time that its products take.
         masked_ns (Float64): the additional time for the operations that the masks of attention hide.
-        is_known (Boolean): whether the peaks are known for at least 99 % of the products' time.
+        is_known (Boolean): whether compute_ns is known for at least 99 % of the products' time.
         devices (UInt32): how many devices its process used.
     use_of_run(placed, spans, work) -> the same columns for each process; where spans overlap, time and products count
         once.
 
-A host that runs ahead of its devices ends a step long before the devices do. So the times of the host do not show how
-much of their time the devices worked; `on_devices` gives the times to use.
+A host that runs ahead of its devices ends a step long before the devices do. So the host's times do not show for what
+share of a step the devices worked; `on_devices` gives the times to use.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
 _col = pl.col
-# at most this share of the products' time may be unknown: the MFUs of two equal runs differ by about as much
+# compute_ns may be unknown for at most this share of the products' time: the MFUs of two equal runs differ by about as
+# much
 _LITTLE = 0.01
 
 
@@ -53,10 +55,10 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
     """Returns the spans with the times when devices worked on them. If no device was used, the spans stay as they are.
 
     A span ends with the last work that the host began in it, but not before the host left it. It begins when the host
-    entered it, so idle time between spans counts, too. If devices still ran earlier work when the host entered it, the
-    span begins later: when this work was done, or with the span's own first work if that began before. Work that the
-    host began between two spans is in neither span. In each process, only the time from the first to the last work of
-    all spans counts.
+    entered it, so idle time before its first work counts, too. If devices still ran earlier work when the host entered
+    it, the span begins later: when this work was done, or with the span's own first work, whichever is earlier. Work
+    that the host began between two spans is in neither span. In each process, only the time from the first to the last
+    work of all spans counts.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))

@@ -1,20 +1,22 @@
 """Finds the module of the model that a range belongs to.
 
-    modules_of(trace) -> the ranges with their modules, also those that the log of torch.compile gives.
-    modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules.
+    modules_of(trace) -> the ranges with their modules, including modules from the log of torch.compile.
+    modules(ranges) -> the ranges with the column module (Categorical): the name of the innermost module around the
+        range, null outside of modules.
 
 A module is recognised by:
 
     a range of kind module: its name is the full name of the module, such as MLP.layers.0.
-    FSDP::pre_forward (blocks.3): the module is blocks.3, from there to its FSDP::post_forward on the same thread, but
-        not inside a range of the same module with the kind module.
+    a range FSDP::pre_forward (blocks.3): the module is blocks.3, from there to the FSDP::post_forward of this module on
+        the same thread. Not inside a range of kind module for the same module.
     {'traceMarker': ..., 'funcStack': '...'}: DLProf's stack of calls. Net::forward/Conv2d::forward is Net.Conv2d.
-    a Python call: nn.Module: Linear_1 is Net_0.Linear_1, where Net_0 is the module that it was called from.
+    a Python call, such as `nn.Module: Linear_1`: the module is Net_0.Linear_1, where Net_0 is the module that it was
+        called from.
 
 Kernels of torch.compile, and ops inside a compiled graph, have the module that torch.compile logged; recordings with
 compiled=True have this log. An op of a replayed CUDA graph has the module that was recorded at its capture, else the
-module of the range around it. A range inside a backward belongs to the module of its forward op. Ranges must be nested
-first. Call `autograd` first if ranges in the backward should have modules.
+module of the range around the op. A range inside a backward belongs to the module of its forward op. Ranges must be
+nested first. Call `autograd` first if ranges in the backward should have modules.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _THREAD = ["rank", "pid", "tid"]
 
 
 def modules_of(trace: Tables) -> pl.DataFrame:
-    """Returns the ranges of an attributed trace with their modules. Modules from torch.compile's log come first."""
+    """Returns the ranges of an attributed trace with their modules. A module from torch.compile's log overrides
+    others."""
     ranges = modules(trace.ranges, trace.functions)
     if not trace.provenance["module_path"].count():
         return ranges

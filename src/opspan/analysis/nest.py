@@ -1,7 +1,7 @@
 """Nests ranges as a tree for each thread: parent, depth, self time. The rules are in docs/analysis.md, "nest".
 
     nest(ranges) -> ranges with:
-        parent (UInt32): row of the innermost range of the thread that contains this one; null at the root.
+        parent (UInt32): row of the innermost range that contains this one on its thread; null at the root.
         depth (UInt32): how many ranges contain it.
         self_ns (Int64): its time minus that of its children; null for marks and async ranges.
         end_ns (Int64): its end. A range without an end in the trace ends with the trace, or with the range around it.
@@ -163,7 +163,7 @@ def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
     """Adds parent and self_ns of the tree that torch.profiler builds. In that tree, if a range overlaps an earlier
     range, later ranges are not inside the earlier range. The time of an overlap is subtracted twice from the range
-    around, because the times of both ranges are subtracted. Ends must be known; marks are not in the tree."""
+    around the two, because the times of both are subtracted. Ends must be known; marks are not in the tree."""
     columns = ranges.select(
         *thread_key(ranges), "start_ns", pl.when(~_col("is_mark").fill_null(value=False)).then("end_ns").alias("end_ns")
     )

@@ -1,21 +1,21 @@
 """Computes the usual time of a step, its error, and whether two runs differ by more than the noise of their steps.
 
     usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time):
-        .usual: the mean of the steps, without the fifth that took least and the fifth that took most.
+        .usual: the mean of the steps, without the shortest fifth and the longest fifth of them.
         .error: the standard error of `usual`.
-        .freedom: degrees of freedom: the number of independent differences between steps that the error comes from.
+        .freedom: degrees of freedom of the error: from how many independent differences between steps it comes.
     is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise. It uses the columns
         error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows.
 
-This is Yuen's version of Welch's test, whose error shrinks with the number of steps. Two things are changed.
+This is Yuen's version of Welch's test. The error shrinks as the number of steps grows. Two things are changed.
 
 First, steps that follow each other are alike, for example because a clock slows down. They tell less than the same
 number of independent steps. So the error is enlarged by the correlation of each step with the next. This correlation is
 corrected for its bias, and enlarged by half of its own standard error. A run counts as at least four independent
 steps, because a few steps say little about their correlation.
 
-Second, if many equal rows are compared, some differ by chance. So the limit is stricter for more rows: for all rows
-together, an error is as likely as for one row alone.
+Second, if many equal rows are compared, some differ by chance. So the limit is stricter for more rows: a false alarm in
+any of the rows is as likely as if only one row were compared.
 
 Yuen: The two-sample trimmed t for unequal population variances, Biometrika 61 (1974). Wallace: Bounds on normal
 approximations to Student's distribution, Annals of Mathematical Statistics 30 (1959).

@@ -4,9 +4,9 @@
     occupancy(kernels, devices) -> Float64, the largest share of a multiprocessor's threads that the kernel can use.
 
 Occupancy is what the TensorBoard plugin calls estimated achieved occupancy. It is the number of blocks on a
-multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. At most as many
-blocks run as fit within NVIDIA's limits for the device's compute capability: for blocks, warps, registers and shared
-memory.
+multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. The number of
+blocks is limited by what the device's compute capability allows on a multiprocessor: blocks, warps, registers and
+shared memory (LIMITS).
 
 torch.profiler's files have both figures. The file's occupancy is taken if it is not 0. It is 0 for kernels with more
 than 48 KiB of shared memory, for example; in this case the occupancy is computed here. The file's blocks are taken only
@@ -83,7 +83,7 @@ def shared_bytes() -> pl.Expr:
     return pl.coalesce(of_launch, in_file).alias("shared_bytes")
 
 
-# bytes that a block can always have; it gets more only by a call that torch.profiler does not see
+# bytes of shared memory that every block can have; a kernel gets more only by a call that torch.profiler does not see
 _COMMON_SHARED = 48 * 1024
 
 

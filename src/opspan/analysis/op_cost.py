@@ -28,7 +28,7 @@ Sizes = Sequence[Any]  # for each argument, a list of integers; for a list of te
 Values = Sequence[Any]
 Formula = Callable[[Sizes, Values], "int | None"]
 # An output: the number of its elements, and their type. The type is a name, or None for the type that the op computes
-# in. It may also be the number of an argument that has the same type.
+# in. It may also be the position of an argument: then the output has the type of this argument.
 OutputSize = tuple[float, "str | int | None"]
 Writes = Callable[[Sizes, Values], Iterable[OutputSize]]
 
@@ -59,9 +59,9 @@ class CostRule:
     reads: Sequence[int]  # positions of arguments whose tensors are read completely
     writes: Writes
     is_product: bool = False
-    # The type in which the op computes. A number: the type of this argument. A tuple: the common type of these
-    # arguments, unknown if they differ. A text: the name of the type. None: the strongest type of all arguments that
-    # are read.
+    # The type in which the op computes. A number: the type of the argument at this position. A tuple: the common type
+    # of these arguments, unknown if they differ. A text: the name of the type. None: the strongest type of all
+    # arguments that are read.
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
     masked: Formula | None = None  # counts the operations that a mask hides
