@@ -43,8 +43,8 @@ _THREAD = ["rank", "pid", "tid"]
 
 
 def modules_of(trace: Tables) -> pl.DataFrame:
-    """Returns the ranges of an attributed trace with their modules. A module from torch.compile's log overrides
-    others."""
+    """Returns the ranges with their modules. A module from torch.compile's log overrides others. The trace must have
+    gone through `attribute`."""
     ranges = modules(trace.ranges, trace.functions)
     if not trace.provenance["module_path"].count():
         return ranges

@@ -1,8 +1,9 @@
-"""Sums the time of a process outside of steps: start-up, between steps, and after them.
+"""Sums the time of a process that is outside of its steps: start-up, time between steps, and time after them.
 
-    outside(processes, steps) -> rank, pid, whole_ns, startup_ns, between_ns, after_ns.
+    outside(processes, steps) -> rank, pid, whole_ns (the whole time of the process), and the three parts outside of
+        steps: startup_ns, between_ns, after_ns.
     between(steps, ranges) -> name, ns: the outermost ranges that the program named and that began between two steps,
-        such as evaluation and checkpoints, and their time until the next step.
+        such as evaluation and checkpoints. ns is their time, which ends at the latest when the next step begins.
 
 `processes` has rank, pid, start_ns, end_ns. Processes without steps are left out.
 """

@@ -2,14 +2,14 @@
 A *place* is a device of a process, or a process if devices are unknown.
 
     matched(rows) -> a row for each of `rows`, in order:
-        number (Int64): number of the row among the rows of the same group, kind and place, from 0; null if its start is
-            unknown.
+        number (Int64): position of the row, in order of time and from 0, among the rows of the same group, kind and
+            place; null if its start is unknown.
         match (Int64): equal for all rows of one collective; null if no other row belongs to it.
         ranks (Int64): how many rows belong to the collective.
         transfer_ns (Int64): the shortest time of its rows: the rank that comes last does not wait.
         waiting_ns (Int64): the row's own time minus transfer_ns.
         is_last (Boolean): whether the row came last: it has the shortest time. If several rows have the shortest time,
-            the last to begin came last.
+            the row among them that began last came last.
         unmatched (String): why the row has no match:
             alone: no other place has a row of its group.
             peers unknown: a send or a receive whose other side is unknown.
@@ -24,9 +24,9 @@ A *place* is a device of a process, or a process if devices are unknown.
   rank counts its own.
 - In order, if all places have the same number of rows of each kind and size. The n-th rows of each kind and size belong
   together. Kinds that some place does not have are ignored.
-- By shifting. Files may be cut at different times, so each place is compared with the place that has most rows. Their
-  two sequences of kinds and sizes are shifted so that they agree where they overlap, and overlap as much as possible.
-  If several shifts agree, the clocks decide.
+- By shifting. Files may begin and end at different times, so each place is compared with the place that has the most
+  rows. Their two sequences of kinds and sizes are shifted so that they agree where they overlap, and overlap as much as
+  possible. If several shifts agree, the clocks decide.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SIDES = ("send", "recv", "send_recv")
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-# The clocks decide for a shift only if it makes the ends of collectives agree this many times better than any other.
+# The clocks decide for a shift only if it makes the ends of collectives agree this many times better than other shifts.
 _NEARER = 3
 
 
@@ -64,8 +64,8 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
 
 
 def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches each cycle of the profiler's schedule separately, because counts start again in each cycle, and ranks do
-    not wait for each other across cycles."""
+    """Matches each cycle of the profiler's schedule separately, because rows are counted from 0 again in each cycle,
+    and ranks do not wait for each other across cycles."""
     at = rows.select(COLUMN).with_row_index("row")
     parts, first = [], 0
     for some in at.partition_by(COLUMN, maintain_order=True):
@@ -79,8 +79,8 @@ def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
 
 
 def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds columns with numbers. `place` is the row's place. `key` stands for its group, and `what` for its kind: rows
-    can match only if both are equal. `size` is -1 if it is unknown or may differ between ranks."""
+    """Adds columns of numbers. `place` is the row's place. `key` stands for its group, and `what` for its kind: rows
+    can match only if `key` and `what` are equal. `size` is -1 if it is unknown or may differ between ranks."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -121,8 +121,9 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Returns whether rows without a group's name belong to several groups: more than one in ten of their matches are
-    wrong. A match is wrong if it ended on one device before it began on another device of the same file."""
+    """Returns, for each row, whether its match cannot be trusted: its group has no name, and of all rows with its key,
+    more than one in ten have a wrong match. So these rows belong to several groups. A match is wrong if it ended on one
+    device before it began on another device of the same rank."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()
@@ -164,7 +165,7 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
 
 
 def _lay_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches each place with the place that has most rows, by shifting. All `rows` have the same `key`."""
+    """Matches each place with the place that has the most rows, by shifting. All `rows` have the same `key`."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
     matches = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]
@@ -189,8 +190,8 @@ def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
     least = (few + 1) // 2
-    # Longer overlaps come first: at the first shifts all of `short` lies within `long`, at later ones less and less of
-    # it.
+    # Longer overlaps come first: at the first shifts, all of `short` lies within `long`. At later shifts, less and less
+    # of `short` does.
     inside = range(many - few + 1)
     beyond = [shift for out in range(1, few - least + 1) for shift in (-out, many - few + out)]
     agreeing: list[int] = []

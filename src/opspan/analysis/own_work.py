@@ -6,11 +6,12 @@
 Such a step begins at the end of the step before, and the first step begins when the process begins. So start-up,
 evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of the first
 outermost ranges of a step on its thread. If a step has other ranges first, its own work begins at the opening. After
-the opening there must be about as many ranges as in other steps; if it comes several times like this, the last one
-counts. The time before the own work does not belong to the step in two cases:
+the opening there must be about as many ranges as in other steps. If the opening comes several times with as many ranges
+after it, the last one counts. The time before the own work does not belong to the step in two cases:
 
 - The step is the first step of a process or a session. Then this time is start-up.
-- This time has no backward, and it has a range that the program named, or at least half as many ranges as a step.
+- No backward begins in this time, and this time is more than logging: a range in it was named by the program, or it has
+  at least half as many ranges as a step.
 
 In all other cases, such as logging, this time belongs to the step. If a step does not have the opening, all of its time
 belongs to the step. Ranges must be nested (`nest`) first.
@@ -25,9 +26,9 @@ from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
-_OPENING = 16  # the most names that an opening has
-# The first names of the opening may be missing, because they may belong to the end of a loop. At least this many of its
-# last names must come in order.
+_OPENING = 16  # maximum number of names in an opening
+# The first names of the opening may be missing, because they may belong to the end of a loop. At least this many of the
+# opening's last names must come in order.
 _LEAST = 4
 _AS_MUCH = 0.9  # from the opening on, a step must have at least this share of the usual number of ranges
 _MANY = 0.5  # if at least this share of the usual number of ranges comes before the opening, it is not just logging
@@ -62,8 +63,9 @@ def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the steps of a thread that have other ranges before the opening: stretch (the row of the step), own_ns
-    (the start of the opening), at (the number of ranges before it), usual (the usual number of ranges of a step)."""
+    """Returns the steps of a thread that have other ranges before the opening. Columns: stretch (the row of the step),
+    own_ns (the start of the opening), at (how many ranges come before the opening), usual (how many ranges a step
+    usually has)."""
     rows = rows.filter(_col("stretch").is_in(steps["stretch"].implode()))
     openings = rows.group_by("stretch", maintain_order=True).agg(opening=_col("name").head(_OPENING), many=pl.len())
     openings = openings.with_columns(key=_col("opening").cast(pl.List(pl.String)).list.join(","))

@@ -57,8 +57,8 @@ RULES: dict[str, Callable[[str], pl.Expr]] = {
 
 
 def together(parts: Sequence[Part], *, again: bool = False) -> Part:
-    """Puts parts together. Rows with new keys come after those of earlier ranks. With `again`, rows of a single part
-    that have equal keys are merged, too."""
+    """Puts parts together. Rows with new keys come after those of earlier ranks. With `again`, rows with equal keys are
+    merged even if there is only one part."""
     first = parts[0]
     if len(parts) == 1 and not again:
         return first
@@ -95,7 +95,7 @@ def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
     is_other = any(before != after for before, after in ranks.items())
     changes = [number(_col("rank"))] if is_other and "rank" in part.rows.columns else []
     changes += [_col(name) + shift_ns for name in part.times] if shift_ns else []
-    # Rows of findings have lists of ranks and of ranges, in which the ranks and times change, too.
+    # Rows of findings have lists of ranks and of ranges. The ranks and times in these lists change, too.
     if is_other and part.rows.schema.get("ranks") == pl.List(pl.Int32):
         changes.append(_col("ranks").list.eval(number(pl.element())))
     if (is_other or shift_ns) and isinstance(part.rows.schema.get("ranges"), pl.List):

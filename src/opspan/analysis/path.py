@@ -7,7 +7,7 @@
 The pieces of a step follow each other without a gap and add up to the time of the step. `number` is the row of the step
 in `times`. `kind` is one of path_cuts.KINDS. `range` is the row of the range that the piece belongs to. `work` is the
 row of the work that runs in the piece, or is delayed in it. `graph` comes from path_graph.graph for `trace`, which must
-be attributed.
+have gone through `attribute`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.Data
     number = mine["number"].cast(pl.Int64).to_numpy()
     in_order = np.argsort(number, kind="stable")
     first, count, number = first[in_order], count[in_order], number[in_order]
-    # The steps follow each other without a gap, so their rows are one slice.
+    # If the steps follow each other without a gap, their pieces are one slice.
     if (first[1:] == first[:-1] + count[:-1]).all():
         rows = pieces.slice(int(first[0]) if first.size else 0, int(count.sum()))
     else:
@@ -106,7 +106,7 @@ def walk(graph: Graph) -> Walk:
     done = pl.max_horizontal("main_ns", "last_ns").fill_null(_col("start_ns"))
     columns = graph.processes.select("process", "start_ns", "end_ns", done, "main", "join", "last")
     for process, begin, end, at, thread, join, node in columns.iter_rows():
-        # from `at` to `end` the process ran only on other threads than its main thread
+        # from `at` to `end`, neither the main thread nor a device was seen to do anything
         stretches.append((NONE, process, at, end))
         while True:
             if node != NONE:
@@ -121,8 +121,8 @@ def walk(graph: Graph) -> Walk:
             if join == NONE:
                 stretches.append((thread, process, begin, at))
                 break
-            # A launch waited until this work began. The path goes on with what this work waited for: other work, or its
-            # own launch.
+            # If a launch waited for room in the queue, it waited until the work `first` began. The path goes on with
+            # what `first` waited for: other work, or its own launch.
             if what[join] == FOR_ROOM:
                 first = int(of_work[join])
                 node = before[first]

@@ -7,13 +7,14 @@ and from times.
         but do not say which work these calls wait for. Most files are like this.
     timing_edges(work) -> work, before: guessed from times.
     sync_rows(trace, work) -> the waits that the tool recorded.
-    last_ended(rows, work, by) -> for each row, the work that ended last before it.
+    last_ended(rows, work, by) -> for each row, the last work that ended at or before the row's until_ns.
 
 wait_call_edges assumes: a call tells a stream to wait. The next work that the thread of the call launches is the work
-that waits. It waits for the work that was launched last on another stream before the call.
+that waits. It waits for work on another stream: for the last work that was launched there before the call.
 
-timing_edges assumes that work waited for other work of its process if three things are true: it was launched early, its
-stream was free, and it begins within CLOSE of the end of the other work.
+timing_edges assumes that work B waited for work A of its process if two things are true. B began at most CLOSE after
+the end of A. And B began more than CLOSE after its launch, and after the end of all work that B is already known to
+have waited for.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ CLOSE = 20_000
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Returns, for each wait of a stream for an event, two pieces of work. `work` is the first work after the wait,
-    `before` is the work that it waits for. If the file does not name the event, `before` is the work of the process
-    that ended last before `work` began."""
+    `before` is the work that it waits for. If the file does not name the event, `before` is the last work of the
+    process to end before `work` began."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:
@@ -66,8 +67,8 @@ def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl
 
 
 def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits that the tool recorded: the call, the stream that waits, and the stream and the event that it
-    waits for."""
+    """Returns the waits that the tool recorded: the call, the stream that waits, and the stream and the event that this
+    stream waits for."""
     rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
     # Tools write device 0 for every wait. If the process used only one device, that device is taken instead.
@@ -139,8 +140,8 @@ def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def last_ended(rows: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
-    """Returns, for each row, the number of the work that ended last until the row's `until_ns`. Only work with the
-    row's values in the columns `by` counts."""
+    """Returns, for each row, the row number of the last work that ended at or before the row's `until_ns`. Only work
+    with the row's values in the columns `by` counts."""
     ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
     return _last(rows, "until_ns", ended, "end_ns", "before", by)
 
@@ -155,8 +156,9 @@ def _last(
     strategy: Literal["backward", "forward"] = "backward",
 ) -> pl.Series:
     """Returns, for each row, the `value` of the last row of `known` whose `time` is not after the row's `at`. With the
-    strategy `forward`, it is the first row of `known` whose `time` is not before `at`. Only rows of `known` with the
-    row's values in the columns `by` count; without one, the result is null. `known` is sorted by `time`."""
+    strategy `forward`, it is the value of the first row of `known` whose `time` is not before `at`. Only rows of
+    `known` with the row's values in the columns `by` count; if there is none, the result is null. `known` is sorted by
+    `time`."""
     if not rows.height or not known.height:
         return pl.Series(value, [None] * rows.height, dtype=known.schema[value])
     if len(by) == 1:

@@ -61,8 +61,8 @@ class Graph:
     processes: pl.DataFrame
     # A row for each thread: thread, process, rank, pid, tid.
     threads: pl.DataFrame
-    # A row for each piece of work, in order of start_ns: process, row, range, start_ns, end_ns, what (its kind of
-    # time), and:
+    # A row for each piece of work, in order of start_ns: process, row (in the trace's work), range, start_ns, end_ns,
+    # what (its kind of time), and:
     #   launch_ns, thread: the time when the work was launched, and the thread that launched it.
     #   join: the last join of this thread before the launch.
     #   before: of all other work that it waited for, the work that ended last.
@@ -136,8 +136,8 @@ def _graph(
 
 
 def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
-    """Adds when the main thread ended, and the last work if it ended later. Adds the last join of the main thread,
-    too."""
+    """Adds to each process: main_ns (when its main thread was done), last (the work that ended last; NONE if the main
+    thread was not done earlier), last_ns (when the last work ended), join (the last join of the main thread)."""
     every = work.select("process", "end_ns", last=pl.int_range(pl.len(), dtype=pl.Int64))
     latest = _col("end_ns").max()
     ended = sum_by(every, ("process",), last_ns=latest, last=_col("last").filter(_col("end_ns") == latest).last())
@@ -244,7 +244,7 @@ def _with_more(
 
 
 def _before_on_stream(work: pl.DataFrame) -> pl.Series:
-    """Returns, for each row of work, the work of its stream that ended last before it began."""
+    """Returns, for each row of work, the last work of the same stream that ended before the row's work began."""
     streams, start, end = (work[name].to_numpy() for name in ("stream", "start_ns", "end_ns"))
     before = np.full(work.height, NONE, dtype=np.int64)
     every = np.arange(work.height)
@@ -304,8 +304,8 @@ def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: p
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
     """Adds `entry`: for a join with another thread, the last join of that thread until target_ns. At target_ns the
-    other thread may also get new work. The join of that new work does not count if the wait is for the other thread to
-    be done."""
+    other thread may also be given something new to do. The join for this does not count if the wait is for the other
+    thread to be done."""
     targets = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})

@@ -5,8 +5,8 @@
     at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later.
     bound_by(work) -> for each row of work, the other work that it waited for last.
 
-Two rules are assumed. If another thread begins to do something after it was idle, the main thread gave it that work. If
-the other thread runs autograd or launches work, the main thread waits for it while the main thread does nothing itself.
+Two rules are assumed. If another thread begins to do something after it was idle, the main thread told it to. If the
+other thread runs autograd or launches work, the main thread waits for it while the main thread does nothing itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".
 
 
 def at_or_before(rows: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
-    """Returns, for each row, the number of the last row of `known` that has the same value in `by` and is not later
+    """Returns, for each row, the row number of the last row of `known` that has the same value in `by` and is not later
     (time_ns). Returns NONE if there is none. `known` must be in order of `by` and time. With `strict` only earlier rows
     count."""
     column = _col(by).fill_null(NONE).cast(pl.Int64).alias("by")
@@ -74,8 +74,8 @@ def main_threads(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
 ) -> pl.DataFrame:
     """Returns the main thread of each process. It is the thread on which most steps end. If this does not decide, it is
-    the thread whose number is that of the process. If there is none, it is the thread that was in ranges longest
-    (without backward), and last, the thread with most calls."""
+    the thread whose tid is the pid. If there is no such thread, it is the thread that was in ranges longest (without
+    backward). If this does not decide either, it is the thread with most calls."""
     if threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)

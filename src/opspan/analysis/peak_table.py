@@ -3,8 +3,9 @@
     TABLE -> pairs: a pattern of device names (upper or lower case), and Peaks. The first pattern that fits counts.
 
 All figures are for dense products (data sheets give twice as much with structured sparsity), at the highest clock rate.
-If products with sums in fp32 are slower, their figure is taken. fp64 and fp32 are figures of matrix units if the maker
-has them. A type is left out if the maker does not publish it or sources differ. docs/peaks.md is made from this table.
+If products with sums in fp32 are slower than others of a type, their figure is taken. For fp64 and fp32, the figures of
+matrix units are taken if the maker publishes them. A type is left out if the maker does not publish its figure, or if
+sources differ. docs/peaks.md is made from this table.
 """
 
 from __future__ import annotations

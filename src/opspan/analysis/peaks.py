@@ -78,7 +78,7 @@ def _device_named(name: str | None) -> Peaks | None:
 def of_devices(
     devices: pl.DataFrame, used: Iterable[tuple[int | None, int | None]], user_peaks: UserPeaks
 ) -> dict[tuple[int | None, int | None], Peaks | None]:
-    """Returns the peaks of each device. `used` has the rank and the number of each device."""
+    """Returns the peaks of each device. `used` has the rank and the device_id of each device."""
     rows = {
         (row["rank"], row["device_id"]): row for row in devices.unique(["rank", "device_id"], keep="first").to_dicts()
     }
@@ -105,7 +105,7 @@ def _by_name(row: Mapping[str, object]) -> Peaks | None:
     is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)
     if isinstance(units, int) and peaks.units and 0 < units < peaks.units:
         # AMD's cards can be partitioned into equal devices. So a device with fewer units is a partition if its number
-        # of units divides the card's number. In other cases units are only counted in another way.
+        # of units divides that of the card. In other cases units are only counted in another way.
         is_share = is_part or peaks.units % units == 0
         return _part(peaks, units, peaks.units) if is_share else peaks
     return None if is_part else peaks

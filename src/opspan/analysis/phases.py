@@ -1,11 +1,10 @@
 """Finds the phase of each range: of training (forward, backward, optimizer, data) or of serving (prefill, decode, ...).
 
-    phases(ranges) -> ranges with phase, Enum, or null.
+    phases(ranges) -> ranges with the column phase (Enum): null if the phase is unknown.
 
-Some ranges state a phase: backward and engine ranges state backward, torch's Optimizer.step#... and
-enumerate(DataLoader)#... state optimizer and data, and ranges that the program named after a phase state that phase. A
-range has the phase that it states itself, or that the nearest range around it states. If there is none, ops, modules
-and scripts are forward.
+These ranges state a phase: ranges of kind backward and engine (backward), torch's Optimizer.step#... (optimizer) and
+enumerate(DataLoader)#... (data), and ranges that the program named after a phase. A range has the phase that it states
+itself, or that the nearest range around it with a phase states. If there is none, ops, modules and scripts are forward.
 
 A step of a serving engine states the phase of everything inside it (`engine_labels`): prefill, decode, mixed (requests
 of both) or diffusion. This phase counts even if ranges inside the step are named forward, for example. If the label of

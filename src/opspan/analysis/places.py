@@ -2,11 +2,10 @@
 
     number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value.
     placed(parts, steps, ranks) -> parts with:
-        place (Int64): number of the range among ranges of the same name and module in the step, from 1, in order of
-            their starts; null outside of steps. Without steps it is the number in the process.
+        place (Int64): position of the range, in order of time and from 1, among ranges of the same name and module in
+            the step; null outside of steps. Without steps it is the position in the process.
         position (Int64): position in the typical step, thread after thread; null if the row is not in the typical step.
-    partners(one, other) -> Int64, for each row of `other` the number of the same place in `one`; null if `one` does not
-        have it.
+    partners(one, other) -> Int64, for each row of `other` the place of its partner in `one`; null if it has no partner.
     is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`.
 
 The typical step belongs to the first process that has steps (`ranks` gives the order). It is the first step with as
@@ -30,7 +29,7 @@ from opspan.row_numbers import ROW_NUMBER
 _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
-MOST = 25_000_000  # the most pairs of ranges that are compared to align steps; each pair takes two bytes
+MOST = 25_000_000  # maximum number of pairs of ranges that are compared to align steps; each pair takes two bytes
 
 ROW = pl.int_range(pl.len(), dtype=ROW_NUMBER)
 Numbers = npt.NDArray[np.int64]
@@ -160,8 +159,8 @@ def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, i
 
 
 def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
-    """Returns the positions of the longest common subsequence in `a` and in `b`. Of several, it takes one with early
-    elements."""
+    """Returns the positions of the longest common subsequence in `a` and in `b`. If there are several, takes one whose
+    elements come early."""
     # long[i, j] is the length of the longest common subsequence of a[:i] and b[:j].
     long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)
     for row, token in enumerate(a):

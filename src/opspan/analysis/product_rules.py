@@ -37,8 +37,8 @@ def _for_each_name(prefix: str, names: str, rule: CostRule) -> dict[str, CostRul
 
 
 def _with_type(writes: Writes, at_: int) -> Writes:
-    """Returns outputs whose type is named by the argument `at_`. If this argument is None, it is the type that the op
-    computes in."""
+    """Returns outputs whose type is named by the argument `at_`. If this argument is None, the outputs have the type
+    that the op computes in."""
 
     def typed(sizes: Sizes, values: Values) -> list[OutputSize]:
         type_ = values[at_]

@@ -1,5 +1,5 @@
-"""Counts the operations of products: matrices, convolutions, recurrent layers, Fourier transforms. attention.py counts
-attention.
+"""Counts the operations of products: of matrices, convolutions, recurrent layers, Fourier transforms. attention.py
+counts those of attention.
 
 A multiplication and an addition are two operations. Adding a bias and scaling a result do not count because they are
 little work compared with the product. Formulas raise one of op_cost.UNKNOWN if the cost is unknown.
@@ -73,7 +73,7 @@ def grouped(sizes: Sizes, _: Values) -> int:
 def grouped_out(sizes: Sizes, _: Values) -> list[OutputSize]:
     one, other = sizes[:2]
     many = one[-2] * other[-1]
-    if len(one) == len(other):  # each group has a result; there are as many groups as offsets
+    if len(one) == len(other):  # each group has its own result; there are as many groups as offsets, or as batch items
         many *= one[0] if len(one) == 3 else sizes[2][0]
     return [(many, None)]
 
@@ -97,7 +97,8 @@ def out_sizes(
 
 class Convolution:
     """A convolution of any number of dimensions. Its attributes are the positions of the op's arguments. None means
-    that the op lacks the argument, whose value is then 1 (0 for out_padding)."""
+    that the op lacks the argument, whose value is then 1 (0 for out_padding). `transposed` may also be the value
+    itself."""
 
     def __init__(
         self,
@@ -147,8 +148,8 @@ class Convolution:
 
 def convolution_gradients(transposed: int | None, mask: int) -> Formula:
     """Returns the formula of a convolution's backward, with the arguments gradient, input, weight, ... The gradients of
-    input and weight each take as many operations as the forward; `mask` is the argument that says which are
-    computed."""
+    input and weight each take as many operations as the forward; `mask` is the argument that says which of these
+    gradients are computed."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         gradient, inputs, weight = sizes[:3]

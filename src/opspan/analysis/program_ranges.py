@@ -16,7 +16,7 @@ _OF_LIBRARIES = (
     r"|CompiledFunction|AOTDispatcher|Inductor|Pregraph bytecode|triton_|PyTorch Profiler|Iteration Start: )"
     rf"|^{END_OF_STEP}"
 )
-_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # PyProf names a range after the line of code that was called
+_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # ranges with PyProf's markers are named after a line of code (see `ops`)
 _DATA = r"^[\[{]"  # PyProf also writes the arguments of a call as a name
 
 
