@@ -3,10 +3,10 @@
     matched(trace) -> Matches:
         of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; null if the compiler logged
             nothing about it; AMBIGUOUS if several rows fit and say different things.
-        calls: a row for each call of a kernel in a compiled graph:
+        calls: a row for each call of a kernel in a compiled graph. After these, the same rows again without a module:
             kernel: its name.
-            lines, source_ops, stacks (lists of text, sorted, each text once). A stack is a line, and below it the
-                functions around it, the outermost first.
+            lines, source_ops, stacks (lists of text, sorted, each text once). A stack is a line of the program, and
+                below it the functions around this line, the outermost first.
             module: the innermost module that all nodes of the call are in; null if it is unknown.
         inside (UInt32): for each row of ranges, the row of the range of compiled code that it runs in.
 
@@ -21,8 +21,8 @@ and a graph may call it several times. In this case these things decide, in this
     the order in the call               if the graph has as many calls of the kernel as the trace
 
 Kernels of libraries, such as cuBLAS, have names that the compiler does not know. They belong to the range of an op
-right inside the call of the graph. For example, the compiler calls the op aten::mm extern_kernels.mm. Row numbers are
-those of the trace, which must have gone through `attribute`.
+right inside the call of the graph. For example, extern_kernels.mm is the compiler's name for the op aten::mm. Row
+numbers are those of the trace, which must have gone through `attribute`.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def matched(trace: Tables) -> Matches:
 
 
 def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Returns, for each range, the parts of its name: key, compilation, kernel, number. Each distinct name is parsed
-    once."""
+    """Returns, for each range, the parts of its name: key, compilation, kernel, number of the graph. Each distinct name
+    is parsed once."""
     known = ranges["name"].unique().drop_nulls()
     rows = known.to_frame().with_columns(text=_col("name").cast(pl.String))
     texts = rows["text"].to_list()
@@ -131,8 +131,8 @@ def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
 
 
 def _common_module(paths: pl.Series) -> str | None:
-    """Returns the innermost module that all these modules are in. Returns None if one of them is null, or if there is
-    none."""
+    """Returns the innermost module that all these modules are in. Returns None if one of the modules is null, or if
+    there is no module that all are in."""
     names = paths.to_list()
     if not names or None in names:
         return None
@@ -148,7 +148,7 @@ def compiled_modules(trace: Tables) -> pl.Series:
 
 
 def line_text(file: pl.Expr, line: pl.Expr, function: pl.Expr) -> pl.Expr:
-    """Returns a line of the program as text: model.py:12 forward."""
+    """Returns a line of the program as text, such as: model.py:12 forward."""
     name = file.cast(pl.String).str.extract(r"([^/\\]*)$")
     return pl.format("{}:{} {}", name, line, function.cast(pl.String).fill_null("")).str.strip_chars_end()
 
@@ -184,7 +184,7 @@ class _Index:
         self.kernels = known - self.externs
 
     def is_compiled(self, name: str) -> bool:
-        """Returns whether the compiler made a kernel of this name. Either the name shows it, or the compiler's log."""
+        """Returns whether the compiler made a kernel of this name, by the name itself or by the compiler's log."""
         return fused_ops(name) is not None or name in self.kernels
 
     def resolve(self, around: Around) -> dict[str, list[int | None]]:
@@ -254,8 +254,8 @@ def _looked_up_by(kernel: str) -> tuple[str, ...]:
 
 
 def _kernels_of_ranges(ranges: pl.DataFrame, names: pl.DataFrame, inside: pl.Series, index: _Index) -> pl.Series:
-    """Returns the name of the kernel that each range is a call of, or null. A range of an op is the call of a library's
-    kernel if it is right inside the call of a graph."""
+    """Returns, for each range that is a call of a kernel, the name of the kernel; null for other ranges. A range of an
+    op is the call of a library's kernel if it is right inside the call of a graph."""
     is_extern = (
         ranges["name"].cast(pl.String).is_in(list(index.externs)).fill_null(value=False)
         & inside.is_not_null()
@@ -309,8 +309,8 @@ def _is_fused(names: pl.Series, index: _Index) -> pl.Series:
 
 
 def _resolved(items: pl.DataFrame, ranges: pl.DataFrame, names: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Returns rows of `items`, each with its call. `in` is the row of the range around the item that is a call of a
-    graph, or null."""
+    """Returns `row` and `call` (a row of `calls`) of each item for which a call was found. In `items`, `in` is the row
+    of the graph call around the item, or null."""
     if items.is_empty() or not index.rows:
         return pl.DataFrame(schema={"row": pl.Int64, "call": pl.Int64})
     is_alone = _col("in").is_null()

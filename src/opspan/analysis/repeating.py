@@ -28,7 +28,7 @@ from opspan.tables.same import is_one
 
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
-_LEAST = 3  # the fewest regular turns of a pattern
+_LEAST = 3  # a pattern has at least this many regular turns
 _MOST_DEVICES = 16  # at most this many devices of each process are tried
 # From the first regular turn to the last, at least this share of the turns must be regular. At least the same share of
 # the kernels must fit the period.
@@ -42,7 +42,7 @@ _WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # a marker may have these numbers of kernels
 # The period is looked for in this many kernels, in the middle of the run. After that, its turns are looked for in the
 # whole run.
 _SAMPLE = 2**18
-# for each number of kernels in a marker, at most this many periods are tried: those that fit most kernels
+# for each number of kernels in a marker, at most this many periods are tried: those whose turns cover most kernels
 _PERIODS = 16
 _TOLD_BY = 8  # this many kernels are compared to recognise a position in a turn
 _ODD, _ODDER = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
@@ -151,10 +151,10 @@ class _Turns:
 
 
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
-    """Returns the starts of turns, and the number of kernels in a regular turn. The last turn has this number, too.
+    """Returns the starts of turns, and the number of kernels in a regular turn. The last turn has as many kernels, too.
 
     Each argument has one number for each kernel, in order. `codes` (UInt64) are equal for kernels of the same name.
-    `lengths` are the times that the kernels took. `pauses` are the times just before the kernels in which nothing ran.
+    `lengths` are the times that the kernels took. `pauses` tells for how long nothing ran just before each kernel.
     """
     if len(codes) < 2 * _LEAST:
         return None
@@ -204,7 +204,8 @@ def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
 
 
 def _places(markers: pl.Series) -> Iterator[Numbers]:
-    """Yields, for each period, the positions of one marker: the one that comes again after this period most often."""
+    """Yields, for each period to try, the positions of one marker: the marker that comes again after this
+    period most often."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
     gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))

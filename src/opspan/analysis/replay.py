@@ -3,8 +3,8 @@ times changed.
 
     replay(weights, host, graph, is_free, meetings) -> Replay.
     Weights: the factors by which the times and delays of work change.
-    Host: a clock for each thread: the measured times, changed by the factors of what the thread itself does. How much
-        later the thread is because of changed waits is in Replay.shift.
+    Host: a clock for each thread: the measured times, changed by the factors of what the thread itself does.
+        Replay.shift has how much later the thread is because waits changed.
 
 docs/analysis.md, "path", has the rules.
 """
@@ -140,8 +140,8 @@ def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) ->
 
 
 def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
-    """Returns the rows of joins that native.replay needs, sorted by thread. `in_order` has the row numbers in the order
-    in which to compute them."""
+    """Returns the rows of joins that native.replay needs, sorted by thread. `in_order` has the row numbers of the
+    joins, in the order in which to compute them."""
     joins, order = graph.joins, graph.order
     free = pl.lit(value=False) if is_free is None else pl.lit(is_free)
     clock = host.clock(joins["thread"], joins["time_ns"])

@@ -1,15 +1,16 @@
 """Finds the captured launches that the work of each replay of a CUDA graph repeats.
 
-    replays(trace) -> a row for each call that launched a graph, whose work was recorded: call, start_ns, range, rank
-        and pid (of the call), and lists for its work, in the order in which it began: work (the rows), `what` and kind.
-    matches(replays, recordings) -> for each replay a Match, or None if it fits nowhere:
+    replays(trace) -> a row for each call that launched a graph and whose work was recorded: call, start_ns, range, rank
+        and pid (of the call). Also lists with one value for each piece of its work, in the order in which the work
+        began: work (its row), `what` and kind. Calls whose captured launches are already known are left out.
+    matches(replays, lists) -> for each replay a Match, or None if it fits nowhere:
         first: row of the captured launch that its first work repeats; the next work repeats the next row.
         how: how this row was found. A place is a sequence of captured launches that fits the replay.
             "unique": only one place has the names of its work, in their order.
             "capture": several places have these names, and only one of them is a whole capture.
             "batch size": several places fit, and one of them was captured for the batch size of the replay's step.
-            "order": the step has as many replays as a recording has captures, and each replay fits the capture that
-                has the same number. Also if only one place fits, but its names were not compared.
+            "order": the step has as many replays as a recording has captures, and each replay fits the capture at the
+                same position. Also if only one place fits, but its names were not compared.
             "ambiguous": several places fit, and nothing tells which. `first` is one of them.
         places: all rows that `first` might be. If the batch size is known, only places that were captured for it.
         is_named: whether names were compared, and not only kinds.
@@ -38,7 +39,7 @@ _col = pl.col
 
 class Launched(NamedTuple):
     """A replay: a letter for the name of each piece of work, and one for its kind. `step` is the row of the engine's
-    step that it is in, or None. `batch_size` is taken from the label of this step."""
+    step that the replay is in, or None. `batch_size` is taken from the label of this step."""
 
     names: str
     kinds: str
@@ -195,7 +196,7 @@ def _of_batch_size(
 
 def _in_order(fits: Sequence[Fits], lists: Sequence[LaunchList]) -> list[int] | None:
     """Returns the place of each replay of a step. This needs a list that has as many captures as the step has replays,
-    and each replay must fit the capture with the same number. Returns None if no list is like this, or several are."""
+    and each replay must fit the capture at the same position. Returns None if no list is like this, or several are."""
     fitting = []
     for one in lists:
         firsts = [first for first, _ in one.captures]

@@ -1,5 +1,5 @@
-"""Computes the part of a replay that is the same for every change: the order of joins and work, and the measured
-delays.
+"""Computes the part of a `replay` of the graph of `path` that is the same for every change: the order of joins and
+work, and the measured delays.
 
 order_of(processes, work, edges, joins) -> Order, from the frames of a path_graph.Graph.
 """
@@ -34,8 +34,7 @@ class Order:
     # negative: the number of the first row in `others`, times -1.
     other: Ints
     # Linked lists, one for each row of work that waited for several others besides `bound`. Each row has `other` (a row
-    # of work) and `next` (the next row of the list, or NONE). The first of these rows has the number after the last row
-    # of work.
+    # of work) and `next` (the next row of the list, or NONE). Row numbers in `others` go on after the last row of work.
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
     joins: Ints  # numbers of joins; each join comes after all joins that it waited for

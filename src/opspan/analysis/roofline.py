@@ -7,8 +7,8 @@
             compute_ns (Float64): the time for its operations at the peak of their type, or null.
             masked_ns (Float64): the time for operations that a mask hides; compute_ns does not include this time.
             memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
-            is_too_fast, is_cached (Boolean): whether compute_ns, or memory_ns, would be more than time_ns. If so, it is
-                null.
+            is_too_fast (Boolean): whether compute_ns would be more than time_ns; if so, compute_ns is null.
+            is_cached (Boolean): whether memory_ns would be more than time_ns; if so, memory_ns is null.
             and the columns of `costs`, null if the cost of the op is unknown.
         peaks: the peaks of each device that was used.
         owner: for each range, the range of `costs` that it is part of.
@@ -35,7 +35,7 @@ from opspan.tables import Tables
 
 _col = pl.col
 _HOST = (None, None)
-Device = tuple["int | None", "int | None"]  # the rank and the number of a device
+Device = tuple["int | None", "int | None"]  # the rank and the device_id of a device
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Corrects the type of fp32 products that ran on tensor cores, because tensor cores do not compute in fp32. If the
-    name of the kernel has a type, this type is taken, because the op may contain casts. Otherwise it is tf32 on
-    NVIDIA's devices. If neither the trace nor the name has a type, the type is unknown."""
+    """Corrects the type of fp32 products whose kernels ran on tensor cores, or may have done so, because tensor cores
+    do not compute in fp32. If the name of a kernel has a type, this type is taken, because the op may contain casts.
+    Otherwise it is tf32 on NVIDIA's devices. If neither the trace nor the name has a type, the type is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known

@@ -1,4 +1,4 @@
-"""Finds the runs in a trace that emit_pyroscope labelled: each run has a mark with its label run_id."""
+"""Finds the runs that emit_pyroscope labelled in a trace: each of them has a mark with its label run_id."""
 
 from __future__ import annotations
 

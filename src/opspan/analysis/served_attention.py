@@ -10,9 +10,9 @@ the op does (`engine_labels`), if it is detailed. With q new tokens and k keys f
     flops = 2 heads (width of keys + width of values) * sum(q k)
     masked_flops = 2 heads (width of keys + width of values) * sum(q q - q) / 2
 
-masked_flops counts what a causal mask hides: the queries are the last of the keys, so the first query does not see the
-q - 1 keys after it, and so on. Only decoders keep a cache like this, and they are causal. A layer may also have a
-window, which hides more, but traces do not show it. The bytes are unknown, because the type of the cache is unknown.
+masked_flops counts what a causal mask hides: the new tokens are the last of the k tokens, so the first query does not
+see the q - 1 keys after it, and so on. Only decoders keep a cache like this, and they are causal. A layer may also have
+a window, which hides more, but traces do not show it. The bytes are unknown, because the type of the cache is unknown.
 
 The label of the nearest step counts. The op may have more tokens than the label, because graphs are captured for
 certain numbers of tokens, and inputs are padded. If it has fewer, the engine divided the step, and the cost is unknown.

@@ -3,8 +3,9 @@
     sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save.
     with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes.
 
-The launch of some work is not in the file. If this work begins within path_events.CLOSE of the end of other work, it is
-taken to have waited for that work. Otherwise, the main thread is assumed to have launched it when it began.
+The launch of some work is not in the file. If this work begins within path_events.CLOSE of the end of other work, and
+its device cannot have waited for the host, it is taken to have waited for that work. Otherwise, the main thread is
+assumed to have launched it when it began, or earlier (`_launched_early`).
 
 Waits that the change does not touch remain. So a late host does not delay a device that has work in its queue. A host
 that does not wait for its device runs ahead of it, up to the limit of the launch queue if this is known. If the kernels
@@ -51,8 +52,8 @@ class Change:
 
 
 def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
-    """Replays the graph with the change. `meetings` are collectives in which ranks wait for each other; None: they do
-    not wait."""
+    """Replays the graph with the change. `meetings` are collectives in which ranks wait for each other; if it is None,
+    they do not wait."""
     stretches = _on_threads(change.stretches, graph)
     host = Host(_cuts(stretches))
     replayed = replay(_weights(change.work, graph), host, graph, _is_free(stretches, graph), meetings)
@@ -143,9 +144,9 @@ def _with_launches(graph: Graph) -> pl.DataFrame:
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns, for each row of work without a launch, the latest time at which it can have been launched. This is known
-    for work that began before the first work of its stream with a launch: it is the time of that launch, or the start
-    of the work if that is earlier. For other work the time is null."""
+    """Returns, for each row of work whose launch is unknown, the latest time at which it can have been launched. This
+    time is known only for work that began before all work of its stream whose launch is known. It is the time of the
+    first of these launches, or the start of the work itself if that is earlier. For other work it is null."""
     (streams,) = number_groups(_STREAM, trace.work.select(_STREAM))
     rows = work.select("start_ns", "launch_ns", stream=streams["of"].gather(work["row"]))
     times = {"first_ns": _col("launch_ns").min(), "begun_ns": _col("start_ns").min()}

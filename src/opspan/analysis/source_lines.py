@@ -2,17 +2,19 @@
 
     sums_by_line(trace, names=None) -> line, count, ranges, self_cpu_ns, self_device_ns
     sums_by_source_op(trace, names=None) -> source_op and the same columns
-    texts_of_work(trace) -> for each row of work its lines and source_ops, each as one text with SEPARATOR in between
+    texts_of_work(trace) -> for each row of work its lines and its source_ops, as two texts; SEPARATOR is between
+        the lines, and between the ops
     line_texts(trace) -> for each row of ranges, and for each row of work, its lines as one text like this
 
 `count` is the number of kernels, copies and fills that a line has a share of. `ranges` is the number of ranges that it
-has a share of. With `names`, only ranges of these names count, ranges inside them, and what these ranges launched.
+has a share of. With `names`, three things count: ranges of these names, ranges inside them, and the work that these and
+those launched.
 
 A compiled kernel has the lines and ops that torch.compile logged (`provenance`). Its time is divided into equal parts,
 one for each of its different lines, or ops. Remaining nanoseconds go to the first lines, one each. So the sums over all
 lines are the time of all kernels. In eager code, the line is that of the innermost function that is not in torch, and
 the op is the range itself. The row UNKNOWN has all times whose line or op is not known. The row UNCERTAIN has the times
-of compiled kernels for which several logged calls fit that have different lines.
+of compiled kernels for which several logged calls with different lines fit.
 """
 
 from __future__ import annotations
@@ -80,9 +82,9 @@ def _texts(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series,
 
 
 def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
-    """Returns, for each range, the innermost line around it that is not in torch: model.py:12 forward. `inside` is the
-    row of the compiled code around each range. Inside compiled code, only lines of functions that the code itself
-    called count: the line that called the compiled code is not where the code came from."""
+    """Returns, for each range, the innermost line around it that is not in torch, such as: model.py:12 forward.
+    `inside` is the row of the compiled code around each range. Inside compiled code, only lines of functions that the
+    code itself called count: the line that called the compiled code is not where the code came from."""
     ranges = trace.ranges
     function, tree = frames(ranges, trace.functions)
     known = tree["name"].unique().drop_nulls().to_frame().with_columns(text=_col("name").cast(pl.String))
@@ -165,7 +167,7 @@ def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFr
 def divided(rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
     """Returns a row for each text in each row's list `keys`: `key`, and an equal part of the row's times. Nanoseconds
     that are left over go to the first keys. Rows with the same list are divided as if they were one row, so the parts
-    of a key add up to its part of their sum."""
+    of a key add up to this key's part of the sum of all these rows."""
     until = [_col(time).fill_null(0).cum_sum().over("keys").alias(f"until {time}") for time in times]
     rows = rows.with_columns(*until, parts=_col("keys").list.len().cast(pl.Int64))
     rows = rows.with_columns(place=pl.int_ranges(_col("parts"))).explode("keys", "place")

@@ -3,7 +3,7 @@
     difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier.
     length(start, end) -> an expression: the time from start to end, or 0 if `end` is earlier.
     union(rows, by, others=None) -> *by, start_ns, end_ns: the time that the rows (and others) cover together, as
-        stretches in order that do not touch.
+        stretches that are in order and do not touch.
     within(rows, time, spans, by) -> row, stretch: each pair of a row of `rows` and a row of `spans` for which the row's
         time is inside the span.
     time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together.
@@ -79,7 +79,7 @@ def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
 
 
 def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
-    """Adds a column `of` to the frames: the number of the row's values in `by`. Equal values have equal numbers in all
+    """Adds a column `of` to the frames: a number for the row's values in `by`. Equal values have equal numbers in all
     frames."""
     some = [frame for frame in frames if frame.height]
     key = unlike(by, *some) if some else []

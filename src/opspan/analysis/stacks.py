@@ -26,7 +26,7 @@ from opspan.tables.schema import without_added
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
-DEEPEST = 500  # the most levels of a stack, because its text grows with every level
+DEEPEST = 500  # maximum number of levels of a stack, because its text grows with every level
 _UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
 _col = pl.col

@@ -1,4 +1,4 @@
-"""Finds the step that each range is in: of training, or of a serving engine.
+"""Finds the step that each range is in: a step of training, or a step of a serving engine.
 
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of
         steps.
@@ -11,10 +11,10 @@ A step is a range whose name matches a pattern. Ranges that begin while a step i
 step. They may be on any thread, because the backward of a step runs on another thread. If several steps are open, the
 last to begin counts.
 
-The steps of a profiler are the ranges ProfilerStep#N. A session without a schedule only marks the ends of steps. In
-this case a step is the time between two marks, or less if its own work begins later (`own_work`). If a process has
-ranges and marks, the ranges count. At each step() a profiler opens a range for a next step, even if there is none. So
-if the last range of a process is empty and all others are not, the last range is not a step.
+The steps of a profiler are the ranges ProfilerStep#N. A session of opspan's emitters without a schedule only marks the
+ends of steps. In this case a step is the time between two marks, or less if its own work begins later (`own_work`). If
+a process has ranges and marks, the ranges count. At each step() a profiler opens a range for a next step, even if there
+is none. So if the last range of a process is empty and all others are not, the last range is not a step.
 
 The steps of a serving engine are the outermost ranges that have its labels (`engine_labels`). Ranges must be nested
 (`nest`) first.
