@@ -41,7 +41,7 @@ class Pieces:
     def piece(self, time: str) -> pl.Expr:
         """Returns the number of the piece that a time is in. Times before the first piece count in the first piece,
         times after the last piece in the last piece."""
-        since = _col(time).cast(pl.Int128) - self.first_ns  # with damaged times, it may not fit in 64 bits
+        since = _col(time).cast(pl.Int128) - self.first_ns  # damaged times: the difference may not fit in 64 bits
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 
 

@@ -1,5 +1,5 @@
-"""Merges two traces of the same processes, which two tools recorded at the same time, for
-example of the CPU and of the GPU.
+"""Merges a trace with the trace that another tool recorded of the same processes at the same time. For example, one
+trace has the CPU side, the other the GPU side.
 
 merge(one, other) -> Trace with one rank, on the clock of `one`. A range that both tools recorded appears once, as the
 row of `one`; columns that are null in this row are filled from `other`. docs/analysis.md says how clocks are aligned,
@@ -23,7 +23,7 @@ from opspan.tables.tables import clock_shift_ns, id_count, moved
 # If the starts of nine in ten paired ranges agree within this time after the shift, the pairs align the clocks. The
 # starts differ because the tools themselves take time.
 MOST_APART_NS = 1_000_000
-# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name do.
+# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks stated in the files do so.
 LEAST_PAIRS = 8
 # Two ranges of one name may be the same range even if this much time lies between the end of one and the start of the
 # other, and even if the other pairs differ by less.

@@ -1,12 +1,12 @@
 """Builds a tree of the modules of a model by their names, with the time of each module and of all modules inside.
 
-    module_tree(trace) -> a row for each module, after its parent. If there is time outside of modules, it is in one
-        more row, the last:
+    module_tree(trace) -> a row for each module, after its parent. Time outside of modules, if any, is in one more row,
+        the last. Columns:
         module: its full name, such as layers.0.linear; null outside of modules.
         name: the last part of the full name.
         parent: the row of the module around it.
         class_name: its class; null if the trace does not have it.
-        count: how often it was called; null if it was never called, as lists of modules are.
+        count: how often it was called; null if it was never called, for example a list of modules.
         self_cpu_ns, self_device_ns: time of its ranges.
         cpu_ns, device_ns: time of its ranges and those of all modules inside.
         PHASE_cpu_ns, PHASE_device_ns: the part of cpu_ns and device_ns in a phase (forward, backward, ... or other).

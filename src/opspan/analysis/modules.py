@@ -8,7 +8,7 @@ A module is recognised by:
 
     a range of kind module: its name is the full name of the module, such as MLP.layers.0.
     a range FSDP::pre_forward (blocks.3): the module is blocks.3, from there to the FSDP::post_forward of this module on
-        the same thread. Not inside a range of kind module for the same module.
+        the same thread. If this time is inside a range of kind module for the same module, only that range counts.
     {'traceMarker': ..., 'funcStack': '...'}: DLProf's stack of calls. Net::forward/Conv2d::forward is Net.Conv2d.
     a Python call, such as `nn.Module: Linear_1`: the module is Net_0.Linear_1, where Net_0 is the module that it was
         called from.

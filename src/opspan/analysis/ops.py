@@ -4,7 +4,7 @@ ops(ranges) -> ranges. If a range has a text and no name, its name and other col
     whose name is a marker get a new name:
     {'mod': 'torch', 'op': 'cat', 'args': [...]} is named torch.cat, with its args and the sizes of its tensors.
     {'traceMarker': ['train.py:14', ...], ...} is named train.py:14, with the list of lines in args.
-    The marker itself is kept in text. Values that a column already has are kept.
+    The marker itself is kept in text. Values that other columns already have are kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     columns = {name: _first(ranges[name], parsed[name]) for name in _FIELDS if name != "kind"}
     guessed = _KINDS.gather(parsed["kind"])
     kind = ranges["kind"]
-    # Readers that do not detect the kind of a range write unknown.
+    # Readers that do not detect the kind of a range write the kind `unknown`.
     columns["kind"] = _first(kind.set(kind == "unknown", None) if kind.count() else kind, guessed)
     # In opspan's own labels, a missing forward thread means the main thread, and 0 means an unknown thread.
     forward = columns["forward_tid"]

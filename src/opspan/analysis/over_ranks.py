@@ -14,7 +14,7 @@ A *place* is a device of a process, or a process if devices are unknown.
             alone: no other place has a row of its group.
             peers unknown: a send or a receive whose other side is unknown.
             groups unknown: there are several groups, and the trace does not show the group of each row.
-            counts differ: places have different numbers of rows, and it is not clear which of them belong together.
+            counts differ: places have different numbers of rows, and it is not clear which rows belong together.
             at other times: the rows that would match do not overlap in time.
             unknown: its start or its kind is unknown.
 
@@ -228,8 +228,8 @@ def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
     is_matched = _col("match").is_not_null()
-    # The rank that came last did not wait, so its row has the shortest time. If several have it, the last to begin came
-    # last.
+    # The rank that came last did not wait, so its row has the shortest time. If several rows have it, the row
+    # among them that began last came last.
     shortest = _col("time_ns").min().over("match")
     is_shortest = (_col("time_ns") == shortest).fill_null(value=False)
     rows = rows.with_columns(is_shortest=is_shortest, order=pl.struct("start_ns", "row").rank("ordinal"))

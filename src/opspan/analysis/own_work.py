@@ -31,7 +31,7 @@ _OPENING = 16  # maximum number of names in an opening
 # opening's last names must come in order.
 _LEAST = 4
 _AS_MUCH = 0.9  # from the opening on, a step must have at least this share of the usual number of ranges
-_MANY = 0.5  # if at least this share of the usual number of ranges comes before the opening, it is not just logging
+_MANY = 0.5  # ranges before the opening are more than logging if they are at least this share of the usual number
 
 
 def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:

@@ -150,7 +150,7 @@ def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame,
 
 
 def _add_process(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
-    """Adds the number of each row's process."""
+    """Adds `process`, the number of each row's process in Graph.processes."""
     numbers = processes.select("process", *PROCESS)
     if numbers.height == 1:
         return frame.with_columns(process=pl.lit(numbers["process"][0], dtype=pl.Int64))
@@ -194,7 +194,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each piece of work, when it was launched and by which thread; null and NONE if unknown."""
+    """Returns, for each piece of work, when it was launched (null if unknown) and by which thread (NONE if unknown)."""
     called = calls.select("thread", called_ns="start_ns", returned_ns="end_ns")
     rows = called[place.gather(work["call"])] if calls.height else called.clear(work.height)
     main = processes["main"].gather(work["process"]) if work.height else work["process"]

@@ -211,9 +211,9 @@ def unknown_out(_: Sizes, __: Values) -> list[OutputSize]:
 
 
 def transform(per_point: float, last: int | None = None) -> Formula:
-    """Returns the formula of a Fourier transform. FFTW counts 5 N log2 N operations for N points, and half of it if one
-    side is real; the true number depends on the library and the factors of N. `per_point` is 5 or 2.5. `last` is the
-    argument that has the new size of the last dimension."""
+    """Returns the formula of a Fourier transform. FFTW counts 5 N log2 N operations for N points, and half as many if
+    the input or the output is real; the true number depends on the library and the factors of N. `per_point` is 5 or
+    2.5. `last` is the argument that has the new size of the last dimension."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         own, dimensions = list(sizes[0]), values[1]

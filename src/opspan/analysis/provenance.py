@@ -15,7 +15,7 @@ and a graph may call it several times. In this case these things decide, in this
 
     ## Call CompiledFxGraph KEY ##      the graph's key in torch's cache, unless it is None
     Torch-Compiled Region: 0/1          the compilation
-    a backward range                    whether it is a graph for the backward
+    a backward range                    whether the graph is for the backward
     graph_0_ before a C++ kernel        the number of the graph
     the kernels in the same call        the graph has all of them
     the order in the call               if the graph has as many calls of the kernel as the trace

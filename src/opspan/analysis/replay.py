@@ -167,7 +167,8 @@ def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
 
 
 def _ends(graph: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
-    """Returns when each process ends: when its main thread and all of its work are done."""
+    """Returns when each process ends: when its main thread and all of its work are done, plus the measured time from
+    then to its end, multiplied by `unknown`."""
     processes = graph.processes
     work = pl.DataFrame({"process": graph.work["process"], "end": end})
     last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")

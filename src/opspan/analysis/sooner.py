@@ -47,7 +47,7 @@ class Change:
     # A row for each piece of work:
     #   row: the row in the trace's work.
     #   factor: the work takes this many times as long.
-    #   is_at_once: whether the work begins as soon as the work that it waits for ends.
+    #   is_at_once: whether the work begins without a delay after the work that it waits for has ended.
     work: pl.DataFrame
 
 

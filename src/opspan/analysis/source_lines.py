@@ -158,8 +158,8 @@ def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, 
 
 
 def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFrame:
-    """Divides the time of each row among its keys. Rows with equal lists of keys are added up before, to divide
-    once."""
+    """Divides the time of each row among its keys. Rows with equal lists of keys are added up first, so that
+    they are divided only once."""
     groups = rows.group_by("keys").agg(_col(time).sum(), pl.len().cast(pl.Int64).alias(counted))
     return divided(groups, (time,)).select(_col("key").alias(key), time, counted)
 

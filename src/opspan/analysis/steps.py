@@ -1,6 +1,6 @@
 """Finds the step that each range is in: a step of training, or a step of a serving engine.
 
-    steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of
+    steps(ranges) -> ranges with step (Categorical): the name of the step's range (ProfilerStep#3), null outside of
         steps.
     torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session.
     engine_steps(ranges, others) -> the same columns for the steps of serving engines. Processes that have steps in

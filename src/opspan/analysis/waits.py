@@ -7,7 +7,7 @@
         wait_ns (Int64): how long the call took; null if the call did not return.
         why (WHY): the kind of wait.
         range (UInt32): row of the range that the call was made in.
-        busy_ns (Int64): how much of the wait a device ran work of the call's process.
+        busy_ns (Int64): for how much of the wait a device ran work of the call's process.
 
 docs/analysis.md, "waits", has the rules. Work must be attributed (`launches`) first.
 """
@@ -141,7 +141,7 @@ def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _busy_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     busy = on_device(work.select("rank", "pid", "start_ns", "end_ns", "kind", "is_overhead"))
-    # Work of an unknown process may belong to any process of its rank. So busy_ns is null for all of them.
+    # Work of an unknown process may belong to any process of its rank. So busy_ns is null for all these processes.
     unclear = busy.filter(_col("pid").is_null())["rank"].unique()
     known = rows.select("call", "rank", "pid", "start_ns", "end_ns").filter(
         _col("pid").is_not_null(), _col("rank").is_in(busy["rank"].unique().implode(), nulls_equal=True)
