@@ -23,7 +23,7 @@ from opspan.tables.tables import clock_shift_ns, id_count, moved
 # If the starts of nine in ten paired ranges agree within this time after the shift, the pairs align the clocks. The
 # starts differ because the tools themselves take time.
 MOST_APART_NS = 1_000_000
-# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks stated in the files do so.
+# If at least this many ranges can be paired, the pairs align the clocks. Otherwise clocks stated in the files do so.
 LEAST_PAIRS = 8
 # Two ranges of one name may be the same range even if this much time lies between the end of one and the start of the
 # other, and even if the other pairs differ by less.
