@@ -113,7 +113,7 @@ def together(parts: Parts, by: str) -> Figures:
         rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
         is_of_several |= rows["is_whole"].n_unique() > 1
     if is_of_several:
-        # Only ranks whose times are of the kind `time` count. The times of other ranks become 0.
+        # Ranks whose times are not of the kind `time` get 0 as times.
         numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "usual", "error")]
         sums = ("count", "ns", "step_ns", "usual", "error", "times")
         most = (_col(name).max() for name in more)

@@ -5,7 +5,8 @@
         work (UInt32): row of the work.
         call (UInt32): row of its call.
         is_first (Boolean): whether this work began first among all work of the call.
-        delay_ns (Int64): from the end of the call to the start of the work; negative if the work began before the end.
+        delay_ns (Int64): from the end of the call to the start of the work; negative if the work began before
+            the call ended.
         ahead_ns (Int64): from the start of the call to the start of the work: how far the host is ahead of the device.
         is_short (Boolean): whether all work of the call together took less time than the call.
 
