@@ -192,7 +192,7 @@ class Analysis:
         return devices(self.complete, self.iterations, with_wholes=True)
 
     def _without_wholes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Removes the row for the whole time of each process that has steps."""
+        """Removes the rows for the whole time of processes that have steps."""
         from opspan.analysis.spans import PROCESS, distinct
 
         wholes = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")

@@ -212,7 +212,7 @@ def within_whole(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def overhead_outside_ns(trace: Tables) -> int:
-    """Returns how long the profiler itself worked before the first and after the last event of each process, summed."""
+    """Returns how long the profiler itself worked outside of the times of all processes (`whole_times`), in total."""
     if not trace.work["is_overhead"].any():
         return 0
     overhead = union(trace.work.filter("is_overhead").select(*PROCESS, "start_ns", "end_ns"), PROCESS)

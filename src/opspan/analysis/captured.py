@@ -4,13 +4,13 @@
         replayed_range_id: the added range of the op whose captured launch the work repeats.
         replay: how the captured launch was found (`replay_matches`); null for work outside of replays, and for replays
             that fit no capture.
-        is_replay_sure: True if all captured launches that the work may repeat have the name of the work, and the same
-            op and sizes as each other.
+        is_replay_sure: True if all captured launches that the work may repeat have the name of the work, and all have
+            the same op and sizes.
 
 A program captures a graph (such as a CUDA graph) once and launches it many times. Each launch is a replay: one call of
 the host, which does not run the ops again. So the captured ops are added as ranges for each replay, inside the range
 that launched the replay. They have no times, because they did not run during the replay. If several captures fit
-equally well, work gets an op only if all these captures have the same op. It is added without its module and stack.
+equally well, work gets an op only if all these captures have the same op. This op is added without module and stack.
 """
 
 from __future__ import annotations
@@ -145,8 +145,7 @@ def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.Da
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
     """Returns the ranges to add for each replay, outer ranges first: replay, range, parent, is_ambiguous. Range and
-    parent are rows of the captured ranges. The parent is null if the replay does not get this
-    range."""
+    parent are rows of the captured ranges. The parent is null if the replay does not get this range."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
     # For an ambiguous replay, only the ops are known, and not the ranges around them.

@@ -2,7 +2,7 @@
 
     captured_ops(captures) -> CapturedOps: the launches of all captures, and the ranges around the launches.
 
-Only ranges that began within a capture count. Ranges around a capture, such as the engine's warm-up, are not replayed.
+Only ranges that began within a capture count. Ranges around a capture, such as an engine's warm-up, are not replayed.
 """
 
 from __future__ import annotations

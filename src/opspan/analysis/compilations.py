@@ -58,7 +58,7 @@ def figures(trace: Tables) -> pl.DataFrame:
 
 
 def compilations_of(trace: Tables) -> pl.DataFrame:
-    """Returns the compilations. Adds `frame` (the number of the function in `compile_id`) and `is_again`."""
+    """Returns the compilations. Adds `frame` (the function's id, taken from `compile_id`) and `is_again`."""
     number = _col("compile_id").cast(pl.String)
     is_again = (number.str.extract(_NUMBER).str.strip_chars_start("0") != "").fill_null(value=False)
     return _once(trace.compilations).with_columns(
@@ -70,8 +70,8 @@ def compilations_of(trace: Tables) -> pl.DataFrame:
 def compiled_again(trace: Tables) -> pl.DataFrame:
     """Returns a row for each function that was compiled several times: `pid`, `rank`, `place` (model.py:12 forward),
     `times` (how often it was compiled), `again` (how many of these compilations are `again`), `ns` (the time of the
-    latter) and `reasons` (the first line of each recompile reason, without its compile id and comment). The row with
-    most ns comes first."""
+    `again` ones) and `reasons` (the first line of each recompile reason, without its compile id and comment). The row
+    with most ns comes first."""
     rows = compilations_of(trace)
     if not rows["is_again"].any():
         return rows.clear().select("pid", "rank", place="file", times="id", again="id", ns="id", reasons="file")

@@ -310,7 +310,7 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
 def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Returns `_Sums.groups`: figures of the times of each key over all steps of a process. The time is 0 in a step
     without the key. `sums` come from `_of_steps`."""
-    # For each step: its number among the steps of its process (`nth`), and how many steps the process has (`many`).
+    # For each step: its position among the steps of its process (`nth`), and how many steps the process has (`many`).
     numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(ROW_NUMBER))
     numbers = numbers.with_columns(
         nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process")

@@ -181,7 +181,7 @@ def parts(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rest(gaps: pl.DataFrame, owners: pl.Series) -> list[pl.DataFrame]:
-    """Returns the times of each gap other than host_ns. `owners` has the range or function that these belong to."""
+    """Returns the times of each gap other than host_ns. `owners` has the ranges or functions of these times."""
     rows = gaps.with_columns(owners).with_row_index("gap")
     return [
         rows.filter(_col(f"{why}_ns") > 0).select(

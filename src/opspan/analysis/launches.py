@@ -82,7 +82,7 @@ def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame)
 
 
 def _rows_of_ids(ranges: pl.DataFrame, work: pl.DataFrame, column: str) -> pl.Series | None:
-    """Returns the rows of the ranges whose ids are in the column; None if the column has no ids."""
+    """Returns, for each row of work, the row of the range whose id is in `column`; None if `column` has no ids."""
     if column not in work.columns or not work[column].count():
         return None
     rows = ranges.select(pl.col("id").alias(column), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
@@ -123,9 +123,9 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each created node: the columns _NODE, and `root`. `root` is the end of
-    the chain from copy to original, or the last node before one that is missing in the trace. It is null if the chain
-    is a ring or too long (_MOST_HOPS)."""
+    """Returns a row for each created node: the columns _NODE, and `root`. `root` is the end of the chain from copy
+    to original, or the last node before one that is missing in the trace. It is null if the chain is a ring or too long
+    (_MOST_HOPS)."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")
