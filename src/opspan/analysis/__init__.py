@@ -1,10 +1,11 @@
 """Analyses traces: pure functions add columns to the tables of a trace, or compute new tables. docs/analysis.md has
 the rules.
 
-`analyse(trace)` calls nest, ops, launches, autograd, functions, modules, steps and phases, each in a module of its
-name. Each function may need columns that functions before it in this list add. memory, averages, calls and coverage are
-called when they are needed. Nothing here depends on the vendor, so traces of all sources are treated alike. Other parts
-of opspan hold an `Analysis`, which has the tables of a trace and computes each result once.
+`analyse(trace)` calls the functions nest, ops, launches, autograd, functions, device_time, modules_of, steps and
+phases. Each function may need columns that the functions before it in this list add. The functions memory, averages,
+calls_of and coverage are called only when they are needed. No function asks which tool wrote a trace, so traces of all
+tools are treated alike. Other parts of opspan hold an `Analysis`, which has the tables of a trace and computes each
+result once.
 """
 
 from opspan.analysis.analysed import Analysis, analyse, attribute

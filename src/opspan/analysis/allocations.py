@@ -1,9 +1,9 @@
-"""Pairs allocations with frees: each block of memory has a row from its allocation to its free.
+"""Pairs allocations with frees: an allocation and its free are one block of memory.
 
     allocations(events) -> a row for each block, in order of time, with:
-        rank, pid, device_id, address, bytes.
+        rank, pid, device_id, address, bytes: where the block is, and its size.
         alloc_row (UInt32): row of its allocation in the table memory; null if it was allocated before the trace began.
-        free_row (UInt32): row of its free; null if it was never freed.
+        free_row (UInt32): row of its free; null if the free is not in the trace.
         alloc_ns, free_ns: the times of its allocation and its free.
         tid (Int64): the thread that allocated it.
         replaced_row (UInt32): row of the next allocation at its address, if the free in between was lost.
@@ -49,7 +49,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     return blocks.select(
         *DEVICE,
         "address",
-        # Prefers the size of the allocation, because some tools write frees without a size.
+        # The size of the free counts only if the allocation has no size.
         pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),
         pl.when(is_alloc).then("row").alias("alloc_row"),
         pl.when(next_is_free).then("next_row").when(~is_alloc).then("row").alias("free_row"),

@@ -4,10 +4,10 @@ Code that needs analysed tables (such as events, views and findings) takes an An
 columns the tables already have.
 
 A process may be recorded in several cycles (files that it wrote one after another). Each cycle is analysed as if it
-were a separate rank, which is called a lane. So nothing is looked up, attributed or summed across cycles, and the time
-between two cycles is left out. Results have the rank of the process instead of the lane.
+were a separate rank. Such a rank is called a lane. So nothing is looked up, attributed or summed across cycles, and the
+time between two cycles is left out. Results have the rank of the process instead of the lane.
 
-Modules that a table of ops does not need are imported on first use, because some import numpy, which takes long.
+Python modules that a table of ops does not need are imported on first use. Some of them import numpy, which takes long.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Analysis:
 
     @shared_property
     def by_lane(self) -> Analysis:
-        """An analysis of the same rows in which each cycle of a process is a lane. If no process has several cycles,
-        this is `self`."""
+        """An analysis of the same rows, but with a lane for each cycle of a process. If no process has several
+        cycles, this is `self`."""
         if self.lanes is None:
             return self
         frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations
@@ -146,7 +146,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def breakdown(self) -> pl.DataFrame:
-        """How much of each iteration's time went to which kind of work."""
+        """The time of each step, divided among the kinds of work."""
         return self._without_wholes(self._breakdowns)
 
     @shared_property
@@ -158,7 +158,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def devices(self) -> pl.DataFrame:
-        """How long each device did each kind of work in each iteration."""
+        """How long each device did each kind of work in each step."""
         return self._without_wholes(self._devices)
 
     @shared_property
@@ -174,8 +174,8 @@ class Analysis:
 
         return together([Part(rows, key)], again=True).rows
 
-    # The rows for iterations and the rows for whole processes are computed together, because most of the computation is
-    # the same.
+    # The rows for steps and the rows for whole processes are computed together, because most of the computation is the
+    # same.
 
     @shared_property
     @by_cycle
@@ -192,7 +192,7 @@ class Analysis:
         return devices(self.complete, self.iterations, with_wholes=True)
 
     def _without_wholes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Removes the rows for the whole time of a process, if the process has iterations."""
+        """Removes the rows for the whole time of processes that have steps."""
         from opspan.analysis.spans import PROCESS, distinct
 
         wholes = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
@@ -208,7 +208,7 @@ class Analysis:
 
     @shared_property
     def memory_categories(self) -> pl.Series:
-        """The purpose of each row of the table memory, or null if it is unknown."""
+        """A category (categories.py) for each row of the table memory; null if it is unknown."""
         from opspan.analysis.categories import categories
 
         if self.lanes is not None:
@@ -225,7 +225,7 @@ class Analysis:
 
     @shared_property
     def memory_peaks(self) -> pl.DataFrame:
-        """The peak of memory of each process on each device: when it was, and how much."""
+        """The peak of memory of each process on each device: its time, and how much memory was in use."""
         from opspan.analysis.memory_use import highest
 
         return highest(self.memory_curve)
@@ -239,7 +239,7 @@ class Analysis:
 
     @shared_property
     def memory_at_peak(self) -> pl.DataFrame:
-        """The blocks that existed at the peaks, with the ranges, modules and phases that allocated them."""
+        """The blocks that existed at the peaks, with the ranges, modules and phases in which they were allocated."""
         from opspan.analysis.memory_use import at_peak, of_peaks
 
         if self.lanes is None:
@@ -290,7 +290,7 @@ class Analysis:
 
     @shared_property
     def meetings(self) -> Meetings:
-        """The collectives in which ranks wait for each other. Their kernels are rows of `path_graph.work`."""
+        """The collectives in which ranks wait for each other, with their kernels (rows of `path_graph.work`)."""
         from opspan.analysis.meetings import meetings
 
         return meetings(self.collectives, self.path_graph.work)
@@ -308,7 +308,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def delays(self) -> pl.DataFrame:
-        """A row for each kernel or copy whose launch call is known, with the time from the call to its start."""
+        """The time from each launch call to the start of each kernel or copy that it launched."""
         from opspan.analysis.launched import delays
 
         return delays(self.attributed.calls, self.attributed.work)
@@ -345,7 +345,7 @@ class Analysis:
         return self.own_collectives.hstack(matched(self.own_collectives))
 
     def with_memory(self) -> Analysis:
-        """Returns an analysis whose ranges have columns for the memory that was allocated and freed during a range."""
+        """Returns an analysis whose ranges have the columns of memory.py."""
         from opspan.analysis.memory import memory
 
         trace = self.attributed
@@ -372,7 +372,7 @@ def attribute(trace: T) -> T:
 
 
 def _begin(pool: ThreadPoolExecutor | None, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-    """Starts the task in the pool, and returns a function that waits for its result. Without a pool, calling the
+    """Starts the task in the pool, and returns a function that waits for the result. Without a pool, calling the
     returned function runs the task."""
     return partial(task, *args, **kwargs) if pool is None else pool.submit(task, *args, **kwargs).result
 

@@ -1,12 +1,12 @@
 """Counts the operations of attention: for all pairs of a query and a key, and for the pairs that a mask hides.
 
     Attention(...).flops: operations of all pairs, as torch's FlopCounterMode counts.
-    Attention(...).masked: operations of the pairs that a causal mask or a window hides: kernels may skip them.
+    Attention(...).masked: operations of the pairs that a causal mask or a window hides. Kernels may skip these pairs.
 
 Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of different lengths are
 packed one after the other as [tokens, heads, width], and a further tensor has the end of each sequence. A trace does
 not have the values of tensors. So the lengths are known only if there is one sequence, or if all sequences are as long
-as the longest.
+as the longest, whose length is an argument.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Attention:
     heads_first: bool = False
     is_backward: bool = False
     first: int = 0  # position of the query; the next two arguments are key and value
-    ends: tuple[int, int] | None = None  # positions of the tensors with the ends of packed queries and keys
-    longest: tuple[int, int] | None = None  # positions of the largest number of queries, and of keys, in a sequence
-    # positions of arguments that change lengths or results; if one is given, the cost is unknown
+    ends: tuple[int, int] | None = None  # positions of two tensors: ends of the sequences of queries, and of keys
+    longest: tuple[int, int] | None = None  # positions of two numbers: most queries, and most keys, in a sequence
+    # positions of optional arguments that change lengths or results; if one of them is given, the cost is unknown
     absent: tuple[int, ...] = ()
 
     def flops(self, sizes: Sizes, values: Values) -> int:
@@ -139,14 +139,14 @@ def causal(at: int, mask: Mask = CAUSAL) -> Masks:
 
 
 def causal_or_quantized(at: int, quantized: int) -> Masks:
-    """Returns the mask of an op with two overloads. The causal flag is at position `at`, or at position `quantized` in
-    the overload that has three more arguments (scales) before it."""
+    """Returns a function that reads the mask of an op with two overloads. The causal flag is at position `at`, or at
+    position `quantized` in the overload that has three more arguments (scales) before the flag."""
     return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
-    """Returns the mask of an op that has a causal flag and a window. `windows` has, for each overload, the position of
-    the argument for the window's left side. The argument for the right side follows."""
+    """Returns a function that reads the mask of an op with a causal flag and a window. `windows` has, for each
+    overload, the position of the argument for the window's left side. The argument for the right side follows."""
 
     def mask(values: Values) -> Mask:
         sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]

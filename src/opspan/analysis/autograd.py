@@ -2,7 +2,7 @@
 
     autograd(ranges) -> ranges with:
         forward (UInt32): row of the forward op, or null.
-        link (Enum): how certain `forward` is, one of LINKS; null for ranges that are not backward or engine ranges.
+        link (Enum): how certain `forward` is, one of LINKS; null unless the range's kind is backward or engine.
 
 `nest` and `ops` must be called first. `seq` is torch's sequence number of an autograd node. Ranges inside a backward
 range (its aten ops) are not linked themselves: `within_backward` returns the backward range around them.

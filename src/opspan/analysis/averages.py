@@ -5,13 +5,14 @@
         device_ns (Int64): time of the work of the range and of all ranges inside it. Each piece of work counts once.
 
     averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group. For ranges:
-        cpu_ns, self_cpu_ns, device_ns, self_device_ns.
+        cpu_ns, device_ns: the time of the ranges, with the ranges inside them.
+        self_cpu_ns, self_device_ns: the time of the ranges, without the ranges inside them.
         backward_cpu_ns, backward_device_ns: the time of the ranges' backward, if `autograd` was called before.
         self_cpu_memory, self_device_memory: the ranges' own memory, if `memory` was called before.
     For work, by stream and by kernel: count, device_ns.
 
-With `names`, only ranges with these names count. Sums by stream and by kernel then have only work that was launched in
-these ranges.
+With `names`, only ranges with these names count. Sums by stream and by kernel then have only work that belongs to these
+ranges or to ranges inside them.
 
 Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own activity are not device time.
 
@@ -53,7 +54,7 @@ class Measure(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether times include those of the ranges inside. If ranges of a group are nested, such times count twice."""
+        """Whether times include the ranges inside. If ranges of a group are nested, the inner time counts twice."""
         return not self.name.startswith("self_")
 
 
@@ -110,8 +111,8 @@ def averages(
 
 
 def launched_in(ranges: pl.DataFrame, work: pl.DataFrame, names: Sequence[str] | None) -> pl.DataFrame:
-    """Returns the work that was launched in ranges with these names, or in ranges inside them. If `names` is None,
-    returns all work."""
+    """Returns the work that belongs to ranges with these names or to ranges inside them. If `names` is None, returns
+    all work."""
     if names is None:
         return work
     return work.filter(nearest(ranges, named(ranges, names)).gather(work["range"]).is_not_null())
@@ -141,8 +142,8 @@ def in_order(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) -
 
 
 def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
-    """Returns the time of each group's backward. If ranges with the same forward op are nested, only the outermost one
-    counts."""
+    """Returns the time of each group's backward. If backward ranges with the same forward op are nested, only the
+    outermost one counts."""
     linked = ranges.select("forward", "parent", "device_ns", DURATION.alias("cpu_ns")).drop_nulls("forward")
     around = ranges["forward"].gather(linked["parent"])
     linked = linked.filter(around.ne_missing(linked["forward"]))

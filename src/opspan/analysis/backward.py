@@ -1,12 +1,12 @@
 """Compares forward ops with their backward.
 
-    pairs(ranges) -> a row for each op, its input sizes and its linked backward op, the longest device time first:
+    pairs(ranges) -> a row for each combination of an op, its input sizes and its linked backward op:
         op, sizes, backward, count: name and input sizes of the op, name of its backward op, and number of such pairs.
         forward_ns: time of the forward ops.
         backward_ns: time of the backward ops.
         backward_device_ns: device time of the backward ops and all ranges inside.
 
-Call `autograd` and `device_time` first.
+Rows with the largest backward_device_ns come first. Call `autograd` and `device_time` first.
 """
 
 from __future__ import annotations

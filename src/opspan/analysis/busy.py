@@ -3,24 +3,24 @@
     devices(trace, steps) -> rank, pid, device_id, step, and these columns in ns:
         time_ns, busy_ns, idle_ns: time of the step; time in which work ran on the device; time without work.
         kernel_ns: time in which a kernel ran.
-        computing_ns: time in which a kernel ran that is not a collective.
+        computing_ns: time in which a kernel other than a collective ran.
         communicating_ns, copying_ns: time in which a collective ran; time in which a copy or a fill ran.
         exposed_communicating_ns: time in which a collective ran and nothing computed.
-        exposed_copying_ns: time in which a copy ran, and nothing computed or communicated.
+        exposed_copying_ns: time in which a copy or a fill ran, and nothing computed or communicated.
         work_ns, tensor_core_ns, unknown_core_ns: summed durations of all kernels, of kernels on tensor cores, and of
             kernels whose names do not show which cores they use. A kernel counts in the step in which it begins.
         sm_ns: time, weighted at each moment by the share of the multiprocessors (at most 1) that the running kernels
             have blocks for.
-        occupancy_ns, with_occupancy_ns: for kernels with a known occupancy: the sum of their durations multiplied by
-            their occupancy, and the sum of their durations.
+        occupancy_ns: sum of duration times occupancy, over kernels with a known occupancy.
+        with_occupancy_ns: sum of the durations of these kernels.
     use(devices) -> rank, pid, step, and for all devices of a process together (with by=DEVICE, for each device):
-        utilisation: share of the time in which a kernel ran.
+        utilisation: kernel_ns as a share of the time.
         sm_efficiency: sm_ns as a share of the time.
         occupancy: mean of the kernels' occupancy, weighted by their time.
         tensor_core_share: share of tensor core kernels in the kernels' time.
     breakdown(trace, steps) -> rank, pid, step, time_ns, and a column <kind>_ns for each of KINDS. Each moment of a step
         counts for one kind only: the first of KINDS that runs at that moment. So the kinds add up to time_ns.
-        Collectives that the host itself runs count as communicating, but only if no other kind runs at that moment.
+        Collectives that the host itself runs count as communicating, but only in moments without any other kind.
 
 `trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
 whole time: from the first to the last of its ranges, calls and work, without the profiler's own work. With
@@ -212,7 +212,7 @@ def within_whole(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def overhead_outside_ns(trace: Tables) -> int:
-    """Returns how long the profiler itself was at work before the first and after the last event of each process."""
+    """Returns how long the profiler itself worked outside of the times of all processes (`whole_times`), in total."""
     if not trace.work["is_overhead"].any():
         return 0
     overhead = union(trace.work.filter("is_overhead").select(*PROCESS, "start_ns", "end_ns"), PROCESS)
@@ -228,7 +228,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Adds the share of the multiprocessors that each kernel has blocks for, and its occupancy."""
+    """Adds the share of the multiprocessors that each kernel has blocks for, and the occupancy of each kernel."""
     blocks = blocks_per_sm(kernels, trace.devices).clip(upper_bound=1.0).alias("sm_share")
     columns = (*DEVICE, "start_ns", "end_ns", "on_tensor_cores")
     return only(kernels.select(*columns, blocks, occupancy(kernels, trace.devices)), length() > 0)
@@ -253,8 +253,8 @@ def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
 
 
 def _until(at: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
-    """Returns the integral of `_sm_ns` up to each of `times`. `at` has times, the share after each of these times, and
-    the integral up to each of them."""
+    """Returns the integral (see `_sm_ns`) up to each of `times`. `at` has the moments at which the share changes, the
+    share after each of these moments, and the integral up to each of them."""
     rows = times.with_row_index("row").sort("time_ns")
     since = at.rename({"time_ns": "since_ns"}).sort("since_ns")
     rows = rows.join_asof(since, left_on="time_ns", right_on="since_ns", by="of", check_sortedness=False)

@@ -1,11 +1,11 @@
 """Lists the call stacks of ops: each op has a row for each distinct stack of functions.
 
     call_stacks(ranges, calls_of_functions) -> CallStacks:
-        frames: the columns name, such as train.py(12): forward, and parent (a row). A stack is a frame and all frames
-            above it.
-        rows: the columns name (of the op), frame (the innermost function: a row of frames), count, cpu_ns, self_cpu_ns,
-            device_ns, self_device_ns.
-    stack_texts(ranges, calls_of_functions, rows) -> for each of these rows of ranges, its stack as text.
+        frames: the columns name (such as train.py(12): forward) and parent (a row of frames). A stack is a frame and
+            all frames above it.
+        rows: the columns name (of the op), frame (the innermost function, as a row of frames), count, and the sums
+            cpu_ns, self_cpu_ns, device_ns, self_device_ns.
+    stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text.
 
 Call `attribute` first. Ranges in a backward have the stack of their forward op. Stacks deeper than DEEPEST keep only
 their outermost functions.

@@ -65,8 +65,8 @@ def call_tree(trace: Tables) -> pl.DataFrame:
 
 
 def _with_kernels(trace: Tables, rows: pl.DataFrame, lines: LineStacks) -> pl.DataFrame:
-    """Adds a row for each kernel with known source lines, and subtracts its time from its range. Adds the columns call
-    and root, which `LineStacks.below` needs."""
+    """Adds a row for each kernel with known source lines, and subtracts the time of the kernel from the kernel's range.
+    Adds the columns call and root, which `LineStacks.below` needs."""
     before, is_out = trace.functions.height, trace.ranges["is_async"].fill_null(value=False)
     work = on_device(trace.work.with_row_index("work").filter(lines.of_work.is_not_null()))
     work = work.filter(_col("range").is_not_null(), DURATION > 0)

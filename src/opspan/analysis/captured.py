@@ -1,15 +1,16 @@
 """Links the work of graph replays to the ops that were captured into the graphs.
 
-    Replays.of(trace).with_captures(captures, issues) -> the trace with more rows of ranges, and in `work`:
+    Replays.of(trace).with_captures(captures, issues) -> the trace with added ranges, and with these columns of work:
         replayed_range_id: the added range of the op whose captured launch the work repeats.
         replay: how the captured launch was found (`replay_matches`); null for work outside of replays, and for replays
             that fit no capture.
-        is_replay_sure: True if all captured launches that the work may repeat have its name, and the same op and sizes.
+        is_replay_sure: True if all captured launches that the work may repeat have the name of the work, and all have
+            the same op and sizes.
 
 A program captures a graph (such as a CUDA graph) once and launches it many times. Each launch is a replay: one call of
 the host, which does not run the ops again. So the captured ops are added as ranges for each replay, inside the range
 that launched the replay. They have no times, because they did not run during the replay. If several captures fit
-equally well, work gets an op only if all these captures agree on it. Such an op is added without its module and stack.
+equally well, work gets an op only if all these captures have the same op. This op is added without module and stack.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from opspan.tables.tables import id_count, ids_of
 _col = pl.col
 _THREAD = ("rank", "pid", "tid")
 _OF_WORK = ("replayed_range_id", "replay", "is_replay_sure")
-_UNKNOWN = "\1"  # stands for work without a name; captured launches never have this letter
+_UNKNOWN = "\1"  # the letter for work without a name (see `letters`); captured launches have NO_NAME instead
 
 
 class Replays(NamedTuple):
@@ -52,7 +53,7 @@ class Replays(NamedTuple):
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
         trace, launched = self.trace, self.launched
         if not captures and has_captures(trace.calls):
-            captures = [Capture(trace, is_own=True)]  # the trace itself has the captures, because it began before them
+            captures = [Capture(trace, is_own=True)]  # the trace began before the captures, so it has them itself
         captured = captured_ops(captures) if captures else None
         unmatched = launched.height if captures else 0
         # Only damaged files have several ranges with the same id. Nothing is added to such traces.
@@ -104,8 +105,9 @@ def _text(values: Iterable[str | None], letter_of: Mapping[str, str], without: s
 
 
 def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each work of the replays that fit a capture: replay (row of `launched`), work (row of the
-    table work), range (row of the captured ranges, null if it is not known), how and is_sure."""
+    """Returns a row for each piece of work of the replays that fit a capture. The columns are replay (row of
+    `launched`), work (row of the table work), range (row of the captured ranges; null if it is not known), how (later
+    the column `replay` of work) and is_sure."""
     sets: dict[tuple[tuple[int, ...], int], int] = {}
     rows = []
     for number, match in enumerate(replayed):
@@ -128,7 +130,7 @@ def _repeats(launched: pl.DataFrame, replayed: Sequence[Match | None], launches:
 
 def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.DataFrame) -> pl.DataFrame:
     """Compares the ops of the launches that a replay may repeat. A set has the rows of `launches` at which a replay may
-    begin, and the replay's number of launches. Returns a row for each set and each offset `at` from these rows:
+    begin, and how many launches the replay has. Returns a row for each set and each offset `at` from these rows:
     `is_sure` is True if the launches at this offset from all these rows have the same op."""
     parts = []
     for (places, count), number in sets.items():
@@ -143,7 +145,7 @@ def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.Da
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
     """Returns the ranges to add for each replay, outer ranges first: replay, range, parent, is_ambiguous. Range and
-    parent are rows of the captured ranges. The parent is null if it is not added to this replay."""
+    parent are rows of the captured ranges. The parent is null if the replay does not get this range."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
     # For an ambiguous replay, only the ops are known, and not the ranges around them.

@@ -1,4 +1,4 @@
-"""Finds launches in a recording that were captured into a graph (such as a CUDA graph) instead of being executed.
+"""Finds the launches of a recording that were captured into a graph (such as a CUDA graph), and so were not executed.
 
     has_captures(calls) -> whether the recording has the begin of a capture.
     captured_launches(trace) -> a row for each such launch, by thread, and in order of time:
@@ -9,7 +9,7 @@
         kind: "kernel", "memcpy" or "memset".
         kernel: name of the kernel; null if the tool did not record it with the call.
 
-A captured launch is a call whose name is that of a launch, but without work, because nothing runs during a capture. If
+A captured launch is a call that has the name of a launch, but no work, because nothing runs during a capture. If
 the recording has begins or ends of captures, only launches between them count. Calls and work must be attributed.
 """
 

@@ -2,7 +2,7 @@
 
     captured_ops(captures) -> CapturedOps: the launches of all captures, and the ranges around the launches.
 
-Only ranges that began within a capture count. Ranges around a capture, such as the engine's warm-up, are not replayed.
+Only ranges that began within a capture count. Ranges around a capture, such as an engine's warm-up, are not replayed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEPT = (
     "class_name",
     "args",
 )
-# The name that serving engines give the range around all captures of one batch size.
+# Names that serving engines give to the range around all captures of one batch size.
 _LABEL = r"^(?:capture_(\d{1,9})_(?:FULL|PIECEWISE)|graph_capture: batch=(\d{1,9}) mode=.*)$"
 _DEEPEST = 1000  # only damaged files nest ranges deeper
 
@@ -43,8 +43,8 @@ class Capture(NamedTuple):
     """A recording of captures.
 
     batch_size: the size of the batch, if the name of the file or the engine's list of files has it.
-    rank: the rank whose replays it is compared with, or None for all ranks.
-    is_own: whether the replays are in the same recording. A process replays only what it captured itself.
+    rank: the rank whose replays may repeat these captures, or None for all ranks.
+    is_own: whether the replays are in the same recording. Then a process replays only what it captured itself.
     """
 
     tables: Tables
@@ -56,10 +56,14 @@ class Capture(NamedTuple):
 class CapturedOps(NamedTuple):
     """Captured launches and ops.
 
-    launches: recording (a number), rank, pid, tid, capture, kind, kernel (see `captured_launches`), batch_size, range
-        (a row of `ranges`), and op: equal numbers mean the same op with the same sizes. of_rank and of_pid: the process
-        whose replays may repeat the launch; null for any.
-    ranges: the columns KEPT, parent (a row), stack and module.
+    launches: the columns
+        rank, pid, tid, capture, kind, kernel: as in `captured_launches`.
+        recording: position of the recording in the list of captures.
+        batch_size: size of the batch for which the launch was captured.
+        range: a row of `ranges`.
+        op: a number. Equal numbers mean the same op with the same sizes.
+        of_rank, of_pid: the process whose replays may repeat the launch; null for any.
+    ranges: the columns KEPT, parent (a row of `ranges`), stack and module.
     """
 
     launches: pl.DataFrame

@@ -2,7 +2,7 @@
 torch.profiler, which follows each tensor instead.
 
     categories(ranges, events) -> a category for each row of the table memory, or null:
-        temporary: allocated in an op, and freed before the outermost op around it ended.
+        temporary: allocated in an op, and freed before the outermost op around the allocation ended.
         autograd_detail: allocated in a backward, and freed in a backward.
         gradient: allocated in a backward, and freed outside of any backward, or not at all.
         activation: allocated in a forward op whose backward was recorded.
@@ -34,8 +34,8 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each allocation with an address: its row, the innermost range around it, and next_row,
-    next_time_ns and next_range: the row, time and range of its free, or null without a free."""
+    """Returns a row for each allocation with an address. The columns are row, range (the innermost range around the
+    allocation), and next_row, next_time_ns and next_range (row, time and range of the free; null without a free)."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(
@@ -82,9 +82,9 @@ def _rule() -> pl.Expr:
         .then(None)
         .when(gone_in_op)
         .then(pl.lit("temporary", dtype=CATEGORY))
-        # The category is unknown in two cases. First, the range is also a forward: this backward is differentiated
-        # itself, or runs a forward again. Second, memory that AccumulateGrad allocates or frees may be a gradient, or
-        # something that was added to a gradient.
+        # In a backward, the category is unknown in two cases. First, the memory is allocated in a forward op, too:
+        # this backward is differentiated itself, or runs a forward again. Second, memory that AccumulateGrad allocates
+        # or frees may be a gradient, or something that was added to a gradient.
         .when(in_backward & (is_forward | _col("accumulates")))
         .then(None)
         .when(in_backward & _col("next_in_backward"))

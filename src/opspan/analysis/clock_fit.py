@@ -22,9 +22,9 @@ _LEFT = 0.1  # if more than this share of the crossings would remain, the shift 
 
 
 def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
-    """Returns the shift, up to `most_ns`, with which ranges cross the fewest calls, or 0 if too many crossings remain.
-    If several shifts are equally good, compares the two that are nearest to 0, one in each direction. Returns the one
-    with more calls inside ranges, else the one nearer to 0."""
+    """Returns the shift, at most `most_ns` in each direction, that leaves the fewest crossings of ranges and calls.
+    Returns 0 if too many crossings remain. If several shifts are equally good, compares the two that are nearest to 0,
+    one in each direction. Returns the one with more calls inside ranges; if both have as many, the one nearer to 0."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
@@ -47,8 +47,8 @@ def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> in
 
 
 def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the calls that begin when all earlier calls of their thread are done. Leaves out very short calls first,
-    so that few of the remaining calls are close to each other."""
+    """Returns the calls that begin after all earlier calls of their thread have ended. Very short calls are left out
+    first, so that few of the remaining calls are close to each other."""
     calls = calls.filter(length() >= _SHORTEST).sort(*_THREAD, "start_ns")
     done = _col("end_ns").cum_max().shift(1).over(_THREAD)
     return calls.filter((_col("start_ns") >= done).fill_null(value=True))
@@ -63,8 +63,8 @@ def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
 
 
 def _crossings(calls: pl.DataFrame, ranges: pl.DataFrame, near: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Returns the bounds `since` and `until` for each start or end of a range near a call. The range crosses the call
-    if the call is moved by more than `since` and less than `until`."""
+    """Returns the bounds `since` and `until` for each pair of a call and a range whose `time` (start_ns or end_ns) is
+    near the call. The range crosses the call if the call is moved by more than `since` and less than `until`."""
     pairs = within(ranges, time, near, _THREAD)
     call, one = calls[pairs["stretch"]], ranges[pairs["row"]]
     rows = one.select("start_ns", "end_ns", called=call["start_ns"], returned=call["end_ns"])

@@ -25,7 +25,7 @@ from opspan.tables.ranks import runs_of
 from opspan.tables.tables import STRETCH
 from opspan.tables.window import without_lost_parents
 
-# Even if two devices have one clock, the times at which they end a collective differ by up to this much.
+# Even on the same clock, the times at which two devices end a collective differ by up to this much.
 LEAST_ERROR_NS = 20_000
 # The least number of collectives from which an offset can be computed, and the least number for a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
@@ -94,7 +94,7 @@ def align(
 
 
 def _move(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
-    """Returns the metadata with the shift of the rank in its options."""
+    """Returns the metadata of a rank, with the shift of this rank in the options."""
     clock = known.get(rank.rank)
     if clock is None or (rank.rank not in apart and BY_COLLECTIVES in rank.options):
         return rank

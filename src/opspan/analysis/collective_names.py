@@ -1,8 +1,8 @@
 """Reads the kind, algorithm, protocol and element type of collectives from names and payloads.
 
-The names are those of kernels (NCCL, RCCL, kernels of language model servers), of torch's ops and records (c10d, nccl:,
-gloo:), of ranges of NCCL and MPI, and the name in torch's payload. A word such as all_gather means the same kind of
-collective in all these names.
+The names are those of kernels (of NCCL, RCCL and servers of language models), of torch's ops and records (c10d, nccl:,
+gloo:), and of ranges of NCCL and MPI. Payloads of torch also have a name. A word such as all_gather means the same kind
+of collective in all these names.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def element_bytes(names: pl.Series) -> pl.Series:
 
 
 def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
-    """Returns the factor of each kind of collective: bus bandwidth is algorithm bandwidth times this factor, for `size`
-    ranks."""
+    """Returns the factor of each kind of collective among `size` ranks. Bus bandwidth is algorithm bandwidth times this
+    factor."""
     others = pl.when(size > 0).then((size - 1) / size)
     factors = {BOTH_WAYS: 2 * others, ALL_BUT_OWN: others, WHOLE: pl.lit(1.0)}
     return pl.coalesce(pl.when(kind.is_in(names)).then(factor) for names, factor in factors.items())

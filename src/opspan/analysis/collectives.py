@@ -2,7 +2,7 @@
 
     collectives(trace) -> a row for each collective on each device, or in each process if it used no device:
         rank, pid, device_id, stream_id, tid, start_ns, end_ns, name: those of the kernel, or of the range.
-        time_ns (Int64): how long it took; null if only its start is in the trace.
+        time_ns (Int64): how long the collective took; null if only its start is in the trace.
         kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
         bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
         element, algorithm, protocol (String): null if they are unknown.
@@ -10,7 +10,7 @@
         own_rank, source, target: the row's own rank, and the two ranks of a send or a receive. They are numbered as in
             the program, or as in the group if its members are unknown.
         work (UInt32): row of the kernel, or of the first of several; null for a range.
-        range (UInt32): row of the range that started it.
+        range (UInt32): row of the range that started the collective.
 
 Kernels that one range started on one stream are one collective, from the first start to the last end. docs/analysis.md,
 "communication", says what counts. `trace` must be attributed.
@@ -189,7 +189,7 @@ def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
     """Returns the bytes and element type of the input tensors. Ranges of torch's backends (nccl:, gloo:) may have any
-    number of tensors. For other ops, the result is known only if there is exactly one."""
+    number of tensors. For other ops, the result is known only if there is exactly one tensor."""
     dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
@@ -220,8 +220,8 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     moved = ranges.select(_col("range").alias("in_root"), "root")  # `_with_overlapping` changed some roots
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
-    # A root range may have launched several kinds of collectives. Then it is unknown which kernel its fields describe,
-    # so no kernel gets them.
+    # If a root launched collectives of several kinds, it is unknown which of them the root's fields describe. So no
+    # kernel gets these fields.
     several = _col("own_kind").n_unique().over("root") > 1
     rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
     rows = _merge_kernels(rows)
@@ -243,7 +243,7 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
 
 def _merge_kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Merges the kernels that one range started on one stream. Kernels of a CUDA graph are merged only if one launch of
-    the graph started them, because all launches of a graph have the same range."""
+    the graph started them, because the kernels of all launches of a graph may belong to the same range."""
     rows = rows.with_columns(
         name_element="own_element",
         payload_kind=kinds(rows["collective"]),
@@ -322,8 +322,8 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _only_group(metadata: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Returns five facts on a rank: its number, the name, size and members of its only group (null if it has several),
-    and the rank number that the program gave."""
+    """Returns five facts on a rank: its number in the trace; the name, size and members of its only group (null if it
+    has several groups); and the rank number that the program gave."""
     info, rank = metadata.options.get("distributedInfo"), metadata.told.rank
     groups = info.get("pg_config") if isinstance(info, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):

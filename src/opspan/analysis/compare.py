@@ -3,14 +3,14 @@
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first:
         The columns that identify the row (String). By op: name. By shape: name, sizes. By module: module. By phase:
             phase. By kernel: kind, name. By place (places.py): name, module, and also:
-        place_before, place_after (Int64): number of the range among the ranges of its name and module in the step; null
-            if the run does not have it.
+        place_before, place_after (Int64): n for the n-th range of this name and module in the step; null if the run
+            does not have this range.
         state (String): same, new (only in the second run), gone (only in the first).
         time_of (String): device or cpu: the kind of all times in the row.
         count_before, count_after (Int64): number of ranges or kernels in the run.
         before_ns, after_ns (Int64): self time in the run, or the whole time of kernels.
-        step_before_ns, step_after_ns (Int64): the time of rows that began in a step, divided by the number of steps;
-            null if a run has no steps.
+        step_before_ns, step_after_ns (Int64): the time of ranges or kernels that began in a step, divided by the number
+            of steps; null if a run has no steps.
         share_before, share_after (Float64): share of the time of all rows, in a step if there are steps, else in the
             run; null if no row took any time.
         change_ns (Int64): time after minus time before, for a step if there are steps, else for the run.
@@ -25,7 +25,7 @@ the ranges of either run have any, else that of CPUs.
 A change is real if three things are true. First, the usual times of steps (noise.py) differ by more than a hundredth of
 the larger time. Second, the difference is so large that only one in a hundred comparisons of equal runs shows it in the
 step or in any row. Third, the shown times change in the same direction as the usual times. If there are several
-processes, the mean of their usual times counts. Each process must have three steps; with fewer, is_real is null.
+processes, the mean of their usual times counts. Each process must have at least three steps; otherwise is_real is null.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     compare_steps(one, other) -> a row for each number n, if both runs have an n-th step:
         number (Int64): n, from 1.
         step_before, step_after (String): the name of the step in each run.
-        before_ns, after_ns (Int64): how long the step took until it was done; the mean of several processes.
+        before_ns, after_ns (Int64): how long the step took until its work was done; the mean of several processes.
         change_ns (Int64): after minus before.
         change (Float64): change_ns as a share of before; null if before is 0.
         accumulated_ns (Int64): the sum of the changes up to this step.

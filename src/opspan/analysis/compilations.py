@@ -8,8 +8,8 @@
 The figures come from the tables `compilations` and `graph_breaks`. If the process of a compile log is in no trace,
 these tables have the rows of the log once for each rank. Here such rows count once.
 
-`compile_id` (0/1, !2/0/1) ends with the number of the compilation among those of its function. If this number is not 0,
-the compilation counts as `again`, except for backwards.
+`compile_id` (0/1, !2/0/1) ends with the position of the compilation among those of its function, from 0. If this is not
+0, the compilation counts as `again`, except for backwards.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _PLACE = line_text(
 
 def figures(trace: Tables) -> pl.DataFrame:
     """Returns a row for each process: `pid`, the number of `compilations`, how many of these are `again`, how many are
-    of a `backward`, their time `ns`, the number of graph `breaks`, and the number of `lines` with breaks."""
+    of a `backward`, the time `ns` of all compilations, the number of graph `breaks`, and the number of `lines` with
+    breaks."""
     rows = compilations_of(trace)
     compiled = rows.group_by("pid", maintain_order=True).agg(
         compilations=pl.len().cast(pl.Int64),
@@ -57,7 +58,7 @@ def figures(trace: Tables) -> pl.DataFrame:
 
 
 def compilations_of(trace: Tables) -> pl.DataFrame:
-    """Returns the compilations. Adds `frame` (the number of the function in `compile_id`) and `is_again`."""
+    """Returns the compilations. Adds `frame` (the function's id, taken from `compile_id`) and `is_again`."""
     number = _col("compile_id").cast(pl.String)
     is_again = (number.str.extract(_NUMBER).str.strip_chars_start("0") != "").fill_null(value=False)
     return _once(trace.compilations).with_columns(
@@ -67,9 +68,10 @@ def compilations_of(trace: Tables) -> pl.DataFrame:
 
 
 def compiled_again(trace: Tables) -> pl.DataFrame:
-    """Returns a row for each function that was compiled several times: `pid`, `place` (model.py:12 forward), `times`
-    (how often it was compiled), `again` (how often without the first time), `ns` (the time of those compilations) and
-    `reasons` (the first line of each recompile reason, without its compile id and comment). Most ns come first."""
+    """Returns a row for each function that was compiled several times: `pid`, `rank`, `place` (model.py:12 forward),
+    `times` (how often it was compiled), `again` (how many of these compilations are `again`), `ns` (the time of the
+    `again` ones) and `reasons` (the first line of each recompile reason, without its compile id and comment). The row
+    with most ns comes first."""
     rows = compilations_of(trace)
     if not rows["is_again"].any():
         return rows.clear().select("pid", "rank", place="file", times="id", again="id", ns="id", reasons="file")
@@ -88,8 +90,8 @@ def compiled_again(trace: Tables) -> pl.DataFrame:
 
 
 def break_lines(trace: Tables) -> pl.DataFrame:
-    """Returns a row for each line at which graphs broke and each reason, most breaks first: `pid`, `place`, `reason`,
-    `times` (number of breaks)."""
+    """Returns a row for each line at which graphs broke, and for each reason at this line, most breaks first: `pid`,
+    `rank`, `place`, `reason`, `times` (how many breaks)."""
     rows = _once(trace.graph_breaks).with_columns(_col("reason").cast(pl.String), _PLACE)
     grouped = rows.group_by("pid", "file", "line", "reason", maintain_order=True).agg(
         _col("rank", "place").first(), times=pl.len().cast(pl.Int64)

@@ -1,8 +1,8 @@
 """Sums the bytes of copies and computes their speed, by direction.
 
     copies(work) -> a row for each direction:
-        rank, device_id, peer_device_id, copy_from, copy_to: for a copy between two devices, peer_device_id is the other
-            device.
+        rank, device_id, peer_device_id: peer_device_id is the other device of a copy between two devices.
+        copy_from, copy_to: kind of the memory that is read, and of the memory that is written.
         count (Int64): number of copies.
         bytes (Int64): bytes that they copied.
         ns (Int64): sum of their durations.

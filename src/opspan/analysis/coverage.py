@@ -15,7 +15,7 @@ from opspan.printable import plural
 
 @dataclass(frozen=True)
 class Share:
-    """A share of the rows of a table: `count` of `of` rows, which took `ns` of the `of_ns` nanoseconds of all rows."""
+    """A share of a table: `count` rows, which took `ns` nanoseconds. All `of` rows of the table took `of_ns`."""
 
     count: int
     of: int
@@ -56,7 +56,7 @@ class Coverage:
         return self.links.get(LINKED, 0)
 
     def lines(self) -> list[str]:
-        """Returns sentences with the shares and links, and with the numbers of events that could not be attributed."""
+        """Returns sentences with the shares and links, and with how many events could not be attributed."""
         sentences = []
         for share, what in ((self.work_in_range, "belongs to a range"), (self.work_with_call, "has its launch call")):
             if share.of:
@@ -120,9 +120,9 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
 
 
 def in_unknown_replays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
-    """Returns, for each work, whether a graph launch started it and its op is unknown. The op is known (`range` differs
-    from `launch_range`) if the capture of the graph or the creation of its nodes was recorded. Graphs that have one row
-    for each replay do not count."""
+    """Returns, for each row of work, whether a graph launch started it and its op is unknown. The op is known (`range`
+    differs from `launch_range`) if the capture of the graph or the creation of its nodes was recorded. Graphs that have
+    one row for each replay do not count."""
     is_launch = launches_graph(calls)
     if not work.height or not is_launch.any():
         return pl.Series([False]).new_from_index(0, work.height)

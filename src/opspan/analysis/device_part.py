@@ -1,7 +1,7 @@
-"""Joins the work of devices, which torch's own collection recorded, with the trace of the host that opspan recorded.
+"""Joins two recordings: that of the devices, by torch's own collection, and that of the host, by opspan.
 
-    with_device(host, parts) -> Tables on the clock of `host`: the ranges of `host`, and the calls and the work of
-        `parts`.
+    with_device(host, parts) -> the tables of `host`, with the calls, work, devices and issues of `parts` added. All
+        times are on the clock of `host`.
     causal(calls, work, session, issues) -> the work, without impossible times.
 
 Calls have their process and thread, so `launches` attributes them and their work by time, as for any tool. Times of
@@ -44,10 +44,10 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
         issues = Issues(part.metadata.paths[0])
         shift_ns, session = _clocks(part, host, issues)
         shift_ns += _nested_by(part, host, shift_ns)
-        # The ranges of the part are left out, so the references to these ranges are dropped from the work.
         work = causal(part.calls, part.work, session, issues)
         for name, rows in (("calls", part.calls), ("work", work)):
             there = moved(name, rows, {}, ids, shift_ns)
+            # The ranges of the part are left out, so the references to these ranges are dropped.
             frames[name].append(there.drop("named_range_id", strict=False))
             ids[name] += rows.height
         frames["devices"].append(part.devices)
@@ -128,8 +128,8 @@ def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds latest_ns: the latest start among all work on the same stream that was launched earlier (its call returned
-    before the row's call began)."""
+    """Adds latest_ns: the latest start of earlier work on the same stream. Work is earlier if its call returned before
+    the row's call began."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
     before = possible.sort("returned_ns").select(

@@ -1,4 +1,4 @@
-"""Calls a function for the ops with given names, once for all equal ops. Finds which ranges lie inside other ranges."""
+"""Calls a function once for all equal ops with one of the given names. Finds ranges inside or around other ranges."""
 
 from __future__ import annotations
 

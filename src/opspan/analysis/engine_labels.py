@@ -14,18 +14,19 @@ Labels, each followed by the engine and the release or setting that writes it:
     step[DECODE bs=32], step[EXTEND bs=2 toks=4096]                   SGLang
     step[DECODE bs=2 g_sq=2 g_sqsq=2 g_sqsk=30 g_sk=30]               SGLang, detailed annotations
     step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=12 g_sqsq=1 g_sqsk=12]
+                                                                      SGLang, detailed annotations
     step[DRAFT_LOOP raw_bs=3 bs=4 topk=1]                             SGLang, replays of a draft model
     execute_diffusion_1_256x256, iteration_0_execute_diffusion_1_256x256        xDiT
 
 A name is a label only if the complete name has one of these forms. Numbers have at most 18 digits, and no sign and no
 leading zeros, because engines print integers. A request is in its prefill (context, extend) until its first token is
-generated, and then in its decode (generation). A column is null if the label does not have its value:
+generated, and then in its decode (generation). These are the columns; the values that a label does not have are null:
 
     name: the label.
     engine: vllm, sglang or xdit.
     phase: prefill, decode or mixed, by the requests of the step; diffusion for xDiT. It is null for a step without
-        requests, for a draft model's steps, and for execute_new_N_cached_M with M > 0: a cached request may be in its
-        prefill or in its decode.
+        requests, for SGLang's modes other than EXTEND, SPLIT_PREFILL, DECODE, TARGET_VERIFY, VERIFY and MIXED, and for
+        execute_new_N_cached_M with M > 0: a cached request may be in its prefill or in its decode.
     tokens: the tokens that the step computes, prefill_sq + decode_sq. SGLang's mode DECODE means one token for each
         request. TARGET_VERIFY means several, and only detailed labels say how many.
     requests: the requests in the step.

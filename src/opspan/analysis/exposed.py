@@ -5,7 +5,7 @@ a rank.
     bare_before(rows, trace) -> for each collective of the host, ns since the collective before it; null if something
         else ran in between.
 
-`rows` come from `collectives`; `trace` must be attributed. On a device, nothing else runs if no other kernel computes.
+`rows` come from `collectives`; `trace` must be attributed. On a device, nothing else runs if only collectives run.
 On the host, nothing else runs if all threads of the process are outside of ops. Ops that start collectives or wait for
 them do not count, because gloo runs collectives in separate threads. If several collectives run at once, each moment
 counts for the collective that began first.

@@ -113,7 +113,7 @@ def together(parts: Parts, by: str) -> Figures:
         rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
         is_of_several |= rows["is_whole"].n_unique() > 1
     if is_of_several:
-        # Only ranks whose times are of the kind `time` count. The times of other ranks become 0.
+        # Ranks whose times are not of the kind `time` get 0 as times.
         numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "usual", "error")]
         sums = ("count", "ns", "step_ns", "usual", "error", "times")
         most = (_col(name).max() for name in more)
@@ -310,7 +310,7 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
 def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Returns `_Sums.groups`: figures of the times of each key over all steps of a process. The time is 0 in a step
     without the key. `sums` come from `_of_steps`."""
-    # For each step: its number among the steps of its process (`nth`), and how many steps the process has (`many`).
+    # For each step: its position among the steps of its process (`nth`), and how many steps the process has (`many`).
     numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(ROW_NUMBER))
     numbers = numbers.with_columns(
         nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process")

@@ -1,6 +1,6 @@
 """Counts the floating-point operations of each op, as torch.profiler shows them with `with_flops`.
 
-    flops(ranges) -> a column, null if the number is unknown.
+    flops(ranges) -> how many operations each range has; null if it is unknown.
 
 The formulas in TORCH are those of torch.profiler, for the same ops. FURTHER has the other products of product_rules.py.
 An op of FURTHER counts only if no op around it counts, and no op of TORCH inside it counts. For example, aten::conv2d
@@ -50,7 +50,7 @@ FURTHER = {name: rule for name, rule in PRODUCTS.items() if name not in TORCH}
 
 
 def flops(ranges: pl.DataFrame) -> pl.Series:
-    """Returns the operations of each range. `ranges` must be nested."""
+    """Returns how many operations each range has. `ranges` must be nested."""
     counts = of_each(ranges, [*TORCH, *FURTHER], lambda *row: (_count(*row),), {"flops": pl.Int64})
     rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=ROW_NUMBER, eager=True)})
     column = rows.join(counts, on="row", how="left", maintain_order="left")["flops"]

@@ -15,11 +15,11 @@ from opspan.analysis.op_cost import MEAN, SUM, CostRule, Formula, OutputSize, Si
 from opspan.analysis.product_rules import PRODUCTS
 from opspan.analysis.products import for_each, out_sizes, transform, transform_out
 
-# --- outputs
+# --- outputs. `Writes` is a function that returns the outputs of an op (op_cost.py).
 
 
 def _like(*arguments: int, type_: str | None = None) -> Writes:
-    """Returns the output of an op that broadcasts these arguments."""
+    """Returns `Writes` for an op that broadcasts these arguments."""
     return lambda sizes, _: [(prod(_broadcast([sizes[at] for at in arguments if at < len(sizes)])), type_)]
 
 
@@ -54,12 +54,12 @@ def _of_list(size: Any) -> int:
 
 
 def _likes(*arguments: int) -> Writes:
-    """Returns one output for each of these arguments, with the same size."""
+    """Returns `Writes` for an op that has an output of the same size for each of these arguments."""
     return lambda sizes, _: [(prod(sizes[at]), None) for at in arguments]
 
 
 def _layer_norm_out(many: int) -> Writes:
-    """Returns the outputs of a norm: the result, and `many` statistics for each row. A row has as many elements as the
+    """Returns `Writes` for a norm: the result, and `many` statistics for each row. A row has as many elements as the
     weights."""
 
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
@@ -72,7 +72,7 @@ def _layer_norm_out(many: int) -> Writes:
 
 
 def _with_weights(at: int, weight: int) -> Writes:
-    """Returns the gradients: one of the size of the input and, if there is a weight, two of the size of the weight."""
+    """Returns `Writes` for gradients: one as large as argument `at`, and two as large as the weight, if it is given."""
     return lambda sizes, _: [(prod(sizes[at]), None), (2 * elements(sizes[weight]) if sizes[weight] else 0, None)]
 
 
@@ -93,7 +93,7 @@ def _softmax_out(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
-    """Returns the output of a reduction. If the op has at least `of` arguments, the output lacks the dimensions that
+    """Returns `Writes` for a reduction. If the op has at least `of` arguments, the output lacks the dimensions that
     argument `dim` names; otherwise the output is one element."""
 
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
@@ -110,8 +110,8 @@ def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
 
 
 def _embedding_out(sizes: Sizes, _: Values) -> list[OutputSize]:
-    """Returns twice the size of the rows that were looked up, because each row is read from the table and written to
-    the output."""
+    """Returns one output with twice the size of the rows that were looked up, because each row is read from the table
+    and written to the output."""
     return [(2 * prod(sizes[1]) * sizes[0][-1], 0)]
 
 

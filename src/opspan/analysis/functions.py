@@ -1,10 +1,11 @@
-"""Finds the functions of the program that ranges run in, if the tool traced them (torch.profiler does for Python).
+"""Finds the functions in which ranges run, if the tool traced functions (torch.profiler traces those of Python).
 
-    functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
-        the range's thread when the range began; ranges in a backward have the function of their forward op.
+    functions(ranges, calls_of_functions) -> ranges with:
+        function (UInt32): row of the innermost call of a function that was open on the range's thread when the range
+            began. Ranges in a backward have the function of their forward op.
     parents(calls_of_functions) -> for each call, the row of the call around it.
-    module_paths(calls_of_functions) -> for each call, the path of the modules that it is in: Net_0.Linear_1 for the
-        call nn.Module: Linear_1 inside nn.Module: Net_0.
+    module_paths(calls_of_functions) -> for each call, the path of the modules that it is in. For example, the path is
+        Net_0.Linear_1 for the call nn.Module: Linear_1 inside the call nn.Module: Net_0.
 
     frames(ranges, calls_of_functions) -> two results: for each range, the row of its innermost function in a tree of
         functions; and this tree: name, parent (a row). The functions of a range come from its column `stack`. If it has
@@ -41,7 +42,7 @@ def _none(ranges: pl.DataFrame) -> pl.Series:
 
 
 def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the columns of the calls that `innermost` needs. A call that did not return ends with the trace."""
+    """Returns the calls, with the columns that `innermost` needs. A call that did not return ends with the trace."""
     end_ns = trace_end_ns(ranges, calls)
     times = calls.select("rank", "pid", "tid", "start_ns", "end_ns", is_async=pl.lit(value=False))
     return times.with_columns(_col("end_ns").fill_null(end_ns))

@@ -1,4 +1,4 @@
-"""Finds the gaps in which a device was idle, their reasons, and the ranges that the host was in during a gap.
+"""Finds the gaps in which a device was idle, the reasons of the gaps, and the ranges that the host was in meanwhile.
 
     gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and these columns in ns:
         host_ns: time until the host began the call that launched the next work: the host was late.
@@ -7,7 +7,7 @@
             the device.
         unknown_ns: time of the gap if the call is not in the trace, or no work followed, or the process used more
             devices than any machine has.
-    gaps_of_streams(trace) -> the gaps of each stream: rank, pid, device_id, context_id, stream_id, ..., and:
+    gaps_of_streams(trace) -> the gaps of each stream, with the columns of `gaps`, context_id, stream_id, and:
         elsewhere_ns: time of the gap in which another stream of the device was busy.
 
     meanwhile(ranges, gaps) -> gap, range, ns: host_ns of each gap, divided among the innermost ranges that the
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
-# If a process has more devices than this, the reason of its gaps is `unknown`. Each gap is cut by all ranges in it, so
+# If a process uses more devices than this, the reason of the gaps is `unknown`. Each gap is cut by all ranges in it, so
 # a crafted file with many devices would take very long. Real machines have at most 64 devices.
 _MOST_DEVICES = 256
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
@@ -181,7 +181,7 @@ def parts(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rest(gaps: pl.DataFrame, owners: pl.Series) -> list[pl.DataFrame]:
-    """Returns the parts of each gap whose reason is not the host. `owners` has the range or function of each gap."""
+    """Returns the times of each gap other than host_ns. `owners` has the ranges or functions of these times."""
     rows = gaps.with_columns(owners).with_row_index("gap")
     return [
         rows.filter(_col(f"{why}_ns") > 0).select(
@@ -196,7 +196,7 @@ def in_functions(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
     cuts = functions.select(*THREAD_KEY, "start_ns", "end_ns", is_async=pl.lit(False), kind=pl.lit(0, dtype=pl.UInt8))
     pieces = _pieces(_late(gaps), pl.concat([openings(ranges), cuts]))
     range_, function = pieces["range"], innermost(functions, pieces)
-    # A range may lie inside a function or around it. The innermost of the two is the one that began last.
+    # A range may lie inside a function or around it. The inner one of the two began last.
     is_inside = functions["start_ns"].gather(function) > ranges["start_ns"].gather(range_)
     function = function.zip_with(is_inside | range_.is_null(), ranges["function"].gather(range_))
     host = pieces.select("gap", function.alias("function"), pl.lit("host", dtype=REASON).alias("why"), "ns")

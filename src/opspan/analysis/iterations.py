@@ -1,4 +1,4 @@
-"""Finds the steps of a run as the program marks them: by a profiler's step(), by its own ranges or by its optimizer.
+"""Finds the steps of a run as the program marks them: by calls of a profiler's step(), by ranges or by an optimizer.
 
     iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier.
 
@@ -6,14 +6,14 @@ Iterations (steps) are found in one of these ways, which the column `how` names.
 process, the first way in the list counts:
 
     named: the ranges of `names`, if the caller names some.
-    step: the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`).
+    step: the ranges ProfilerStep#N, or the times between the marks of opspan's own step() (`steps`).
     engine: the ranges of a serving engine, whose names say what the step did (`engine_labels`).
     repeats: ranges of the program that contain the training. They are outermost ranges, and at least three of them have
         the same name (except for numbers in it). At least three in four of all optimizer steps are in such ranges, and
-        at least three in four of the ranges contain an optimizer step. If there are no optimizer steps, backwards count
-        instead. If there are no backwards, the ranges must take half of the time of the process; both times are
-        computed without the longest range, which may be a start-up. If several names fit, the one with most time is
-        used.
+        at least three in four of the ranges contain an optimizer step. If the process has fewer than three optimizer
+        steps, backwards count instead. If there are no backwards, the ranges must take half of the time of the process;
+        both times are computed without the longest range, which may be a start-up. If several names fit, the one with
+        most time is used.
     optimizer: the times between the ends of the ranges Optimizer.step#...
 
 Other repetitions, such as those of kernels (`repeating`), modules or calls of a DataLoader, are not steps. If only the
@@ -39,7 +39,7 @@ from opspan.analysis.steps import engine_steps, matching, torch_steps
 
 _col = pl.col
 _OPTIMIZER = r"^Optimizer\.step#"
-_LEAST = 3  # the smallest number of ranges that count as iterations
+_LEAST = 3  # fewer ranges or optimizer steps do not count as iterations
 _SHARE = 0.5
 _MOST = 0.75
 _DEVIATIONS = 3 * 1.4826  # an outlier exceeds the median by more than this many median deviations
@@ -95,9 +95,9 @@ def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFra
 
 
 def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """Counts optimizer steps, or backwards if there are no optimizer steps. Returns three counts for each name: `of`
-    (all in the process), `inside` (those inside ranges of this name) and `busy` (the ranges of this name that contain
-    at least one)."""
+    """Counts optimizer steps, or backwards if the process has fewer than three optimizer steps. Returns for each name:
+    `of` (all steps or backwards of the process), `inside` (those inside ranges of this name) and `busy` (the ranges of
+    this name that contain at least one of them)."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])

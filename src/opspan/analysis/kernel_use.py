@@ -1,4 +1,4 @@
-"""Sums the time of kernels, and averages the share of the device that they could use, by name or by other columns.
+"""Sums the time of kernels by name or by other columns, and averages the share of the device that they could use.
 
     launched(work, devices) -> the work that kept a device busy, with:
         duration_ns: how long it took.
@@ -6,7 +6,7 @@
         blocks_per_sm, occupancy: see analysis/occupancy.py.
     figures(rows, by) -> a row for each combination of values in the columns `by`, the one with most time first. `by`
         must include kind. The further columns:
-        count, device_ns, average_device_ns, least_device_ns, most_device_ns.
+        count, device_ns, average_device_ns, least_device_ns, most_device_ns: how many, and their durations.
         blocks_per_sm, occupancy: their means, weighted by the kernels' time.
         uses_tensor_cores: yes, no or unknown, as the kernels' names show; null for copies and fills.
 

@@ -1,4 +1,4 @@
-"""Reads names of kernels: which kernels are collectives, and which use tensor cores. The patterns are data below.
+"""Reads names of kernels: which kernels are collectives, and which use tensor cores. The constants are patterns.
 
     with_facts(work) -> work with:
         is_communication (Boolean): whether the kernel is a collective.
@@ -8,9 +8,9 @@
     product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it.
 
 Every tool records the names of kernels, and some record the full names, with template arguments. If a full name in C++
-has no word for a matrix product, the kernel uses ordinary units. A full name in C (a plain identifier, as in Triton) is
-chosen freely by the author of the kernel. So such a name decides only if it belongs to a known family, or has a word
-for something other than a product. Names of products that Triton compiles do not show which instructions they use.
+has no word for a matrix product, the kernel uses no tensor cores. A full name in C (a plain identifier, as in Triton)
+is chosen freely by the author of the kernel. So such a name decides only if it belongs to a known family, or has a word
+for something other than a product. Names of products that Triton compiles do not show which instructions are used.
 tests/data/tensor_cores_h100.json has what the hardware counters of an H100 showed.
 """
 

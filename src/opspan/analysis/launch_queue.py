@@ -4,8 +4,8 @@
 
 A driver keeps a limited number of launches whose work has not begun. If the queue is full, a launch does not return
 before the work of an earlier launch begins. The limit is not in a trace, but one can see when it was reached: while the
-host goes on launching, the number of launches whose work has not begun stays the same, and these launches take longer
-than others of the same name. If a queue was never full, its limit is unknown, and no limit is assumed.
+host goes on launching, the number of launches whose work has not begun stays the same, and each launch takes longer
+than usual for its name. If a queue was never full, its limit is unknown, and no limit is assumed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from opspan.analysis.spans import apart, in_order, only
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# CUDA makes a launch wait if 1,017 to 1,021 launches of its stream have not begun; it makes room for several launches
-# at once. On an H100 (CUDA 13.0) the limit is 1,021, also for copies, fills and graphs; launches on other streams do
-# not wait.
+# CUDA makes a launch wait if the work of 1,017 to 1,021 launches of its stream has not begun; room is made for several
+# launches at once. On an H100 (CUDA 13.0) the limit is 1,021, also for copies, fills and graphs; launches on other
+# streams do not wait.
 _NEAR = 50  # a queue counts as full if its depth is at most a fiftieth below its largest depth
 _LEAST_DEPTH = 8
 _LONG = 4  # a launch is long if it takes more than 4 times the usual time of launches of its name
@@ -54,8 +54,8 @@ def rooms(
     rows = rows.with_columns(names.gather(rows["call"]).to_physical().alias("name"))
     joins = []
     for device in apart(rows, ("process", "device_id")).values():
-        # If the queue of a single stream was full, each stream has its own queue. Otherwise all streams of a device may
-        # share a queue.
+        # If the launches of one stream alone filled a queue, each stream has its own queue. Otherwise all streams of a
+        # device may share a queue.
         # Streams with few launches are left out, because there may be thousands of streams.
         busy = only(device, pl.len().over("stream") >= _FEWEST)
         of_streams = [_joins_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]

@@ -5,7 +5,8 @@
         work (UInt32): row of the work.
         call (UInt32): row of its call.
         is_first (Boolean): whether this work began first among all work of the call.
-        delay_ns (Int64): from the end of the call to the start of the work; negative if the work began before the end.
+        delay_ns (Int64): from the end of the call to the start of the work; negative if the work began before the call
+            ended.
         ahead_ns (Int64): from the start of the call to the start of the work: how far the host is ahead of the device.
         is_short (Boolean): whether all work of the call together took less time than the call.
 
@@ -66,8 +67,8 @@ def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
-    """Returns the times at which the length of a queue changes: the number of calls that have begun, minus those whose
-    work has begun. Counts all streams at once, because there may be thousands."""
+    """Returns the times at which the length of a queue changes. The length is the number of calls that have begun,
+    minus the number of calls whose work has begun. Counts all streams at once, because there may be thousands."""
     # If clocks differ, work may seem to begin before its call. Such work counts as never queued.
     begun = pl.max_horizontal("called_ns", "start_ns")
     ends = ((_col("called_ns"), 1), (begun, -1))

@@ -2,14 +2,14 @@
 
     launches(ranges, calls, work) -> Launches: calls and work in the same order, with:
         calls.range (UInt32): row of the innermost range on the call's thread when the call began.
-        work.call (UInt32): row of the call, which has the same process and correlation id. One call may launch many
-            rows of work.
-        work.ambiguous (Boolean): whether several calls of the process have that id. If so, work.call is the last of
-            these calls before the work.
-        work.launch_range (UInt32): the range of the call; if there is no call, the range that the tool itself names.
-        work.range (UInt32): the range that the work belongs to. This is launch_range, except for nodes of a CUDA graph
-            whose creation is in the trace: such a node belongs to the range in which it was captured. The work of a
-            replay belongs to the captured op that it repeats (`captured`).
+        work.call (UInt32): row of the call with the same process and correlation id. One call may launch many rows of
+            work.
+        work.ambiguous (Boolean): whether several calls of the process have this id. If so, work.call is the last of
+            these calls before the work, or the first of them if none is before the work.
+        work.launch_range (UInt32): the range of the call; if there is none, the range that the tool itself names.
+        work.range (UInt32): the range that the work belongs to. This is launch_range, with two exceptions. The work of
+            a graph node belongs to the range in which the node was created, if the creation is in the trace. The work
+            of a replay belongs to the captured op that it repeats (captured.py), if this op is known.
 
 Ranges must be nested (`nest`) first. Rows of different processes are never joined.
 """
@@ -24,8 +24,8 @@ from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 from opspan.row_numbers import ROW_NUMBER
 
-# The most steps from a graph node to its first original. Nodes are copied when a graph is instantiated, cloned or
-# inserted as a child. Only damaged files have longer chains of copies.
+# The longest chain of copies, from a graph node back to the first original. Nodes are copied when a graph is
+# instantiated, cloned or inserted as a child. Only damaged files have longer chains.
 _MOST_HOPS = 16
 # Names of the calls that launch a graph. Comparing complete names takes a tenth of the time of a text search.
 _GRAPH_LAUNCHES = (
@@ -82,7 +82,7 @@ def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame)
 
 
 def _rows_of_ids(ranges: pl.DataFrame, work: pl.DataFrame, column: str) -> pl.Series | None:
-    """Returns the rows of the ranges whose ids are in the column; None if the column has no ids."""
+    """Returns, for each row of work, the row of the range whose id is in `column`; None if `column` has no ids."""
     if column not in work.columns or not work[column].count():
         return None
     rows = ranges.select(pl.col("id").alias(column), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
@@ -90,7 +90,7 @@ def _rows_of_ids(ranges: pl.DataFrame, work: pl.DataFrame, column: str) -> pl.Se
 
 
 def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the calls that created a node of a graph, with the node that it is a copy of."""
+    """Returns the calls that created a graph node. original_graph_node_id is the node that was copied, or null."""
     nodes = calls.filter(pl.col("graph_node_id").is_not_null())
     if "original_graph_node_id" not in nodes.columns:
         original = pl.col("payload_json").str.extract(_ORIGINAL).cast(pl.Int64, strict=False)
@@ -111,7 +111,7 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
     # A node that was created as a copy has two events: one for its creation, one that names its original. There are
-    # also two events if two nodes had the same number. In this case either event may be used.
+    # also two events if two nodes had the same id. In this case either event may be used.
     created = nodes.unique(_NODE, keep="first", maintain_order=True)
     copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
     roots = _roots(created, copied)
@@ -123,8 +123,9 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each created node: the columns _NODE, and `root`. `root` is the last node of the chain from
-    copy to original whose creation is in the trace. It is null if the chain is a ring or too long (_MOST_HOPS)."""
+    """Returns a row for each created node: the columns _NODE, and `root`. `root` is the end of the chain from copy
+    to original, or the last node before one that is missing in the trace. It is null if the chain is a ring or too long
+    (_MOST_HOPS)."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")

@@ -40,8 +40,8 @@ _MOST_STACKS = 1_000  # a kernel with more stacks stays where it is
 
 
 class LineStacks:
-    """The stacks of the source lines of compiled kernels, as nodes of one tree. Each different set of stacks has an id,
-    `call`."""
+    """The stacks of the source lines of compiled kernels, as nodes of one tree. Each different set of stacks has an id.
+    The column `call` has this id."""
 
     def __init__(self, trace: Tables) -> None:
         self._names: list[str] = []
@@ -81,7 +81,7 @@ class LineStacks:
     def calls(self, rows: pl.DataFrame) -> pl.Series:
         """Returns the id of each row's set of stacks, or null. `rows` has the rows of the table functions, then those
         of the table ranges, then other rows. An optional column `work` has the row of the table work that a row stands
-        for. A function has the stacks of the range that it runs in."""
+        for. A function has the stacks of the innermost range around it."""
         none = pl.Series([None], dtype=pl.Int64)
         rest = rows.height - self._before - len(self._of_ranges)
         call = pl.concat([none.new_from_index(0, self._before), self._of_ranges, none.new_from_index(0, rest)])
@@ -95,8 +95,8 @@ class LineStacks:
 
     def below(self, rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         """Returns the tree: row, parent, depth, root, frame and `times`, and also kind and count if `rows` has them.
-        `rows` must have call, `times` and the columns that `levels` needs. Added functions have the kind FUNCTION, and
-        0 as time and count, because it is unknown how often they ran."""
+        `rows` must have call, `times` and the columns that `levels` needs. Added functions have the kind FUNCTION
+        and no time. Their count is 0, because it is unknown how often they ran."""
         keys = [name for name in ("frame", "kind", "call") if name in rows.columns]
         sums = [name for name in (*times, "count") if name in rows.columns]
         merged = list(levels(rows, [_col(sums).sum()], keys))
@@ -106,7 +106,8 @@ class LineStacks:
 
     def _moved(self, rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         call, parent = rows["call"], rows["parent"]
-        outside = nearest(rows, call.is_null()).gather(parent)  # the nearest row around each row that is not moved
+        # for each row, the innermost row around it that is not moved
+        outside = nearest(rows, call.is_null()).gather(parent)
         is_inside = (call == call.gather(parent)).fill_null(value=False)  # whether the parent has the same stacks
         rows = rows.with_columns(parent.zip_with(is_inside, outside).alias("parent"), is_inside=is_inside)
         still, moving = rows.filter(_col("call").is_null()), rows.filter(_col("call").is_not_null())
@@ -147,8 +148,8 @@ def _numbered(copies: pl.DataFrame, count: int) -> pl.DataFrame:
 
 
 def _functions(copies: pl.DataFrame, tree: pl.DataFrame, first: int) -> pl.DataFrame:
-    """Returns the functions to add between kernels and the nearest row around them that stays in the tree. Columns: at
-    and parent (row numbers in the new tree), frame, root, outside (the row that stays) and node."""
+    """Returns the functions to add. Those of a kernel come between the kernel and `outside`, the innermost row around
+    it that is not moved. Columns: at and parent (row numbers in the new tree), frame, root, outside and node."""
     level = copies.select("node", "root", outside="parent").unique(maintain_order=True)
     levels = []
     while level.height:

@@ -1,9 +1,9 @@
-"""Finds the collectives in which ranks wait for each other: the trace has kernels of several ranks, and all of these
-kernels began before any of them ended.
+"""Finds the collectives in which ranks wait for each other: the trace has a kernel on each of several ranks, and all of
+these kernels began before any of them ended.
 
     meetings(collectives, work) -> Meetings.
 
-When the graph of `path` is replayed, each kernel of such a collective waits until the last one has begun.
+In the simulation of replay.py, each kernel of such a collective waits until all of these kernels have begun.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _col = pl.col
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
     """Returns the meetings. `collectives` comes from Analysis, `work` from Analysis.path_graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
-    # If a collective has several kernels on a rank, only the kernel that ends last counts, because it is unknown which
-    # kernel waits.
+    # If a collective has several kernels on a rank, the first one counts only if no other ends later, because it is
+    # unknown which kernel waits.
     rows = work.select("row", "start_ns", "end_ns").with_row_index("node").cast({"node": pl.Int64})
     rows = rows.join(parts, on=["row", "end_ns"], maintain_order="left")
     rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))

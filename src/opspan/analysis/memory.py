@@ -21,7 +21,7 @@ SELF = tuple(f"self_{name}" for name in TOTALS)
 
 
 def changes(events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the bytes of the host and of devices that were allocated (+) and freed (-), in order of time."""
+    """Returns the bytes that were allocated (+) or freed (-) on the host and on devices, in order of time."""
     signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
     on_device = _col("device_id").is_not_null()
     rows = events.filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
@@ -36,8 +36,8 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
-    """Returns, for each stretch of time, the sums of the changes from its start to its end (inclusive); 0 if start or
-    end is null. `of` has the number of each stretch's process, like the column `of` of `changed`. `of` is None if there
+    """Returns, for each stretch of time, the sums of the changes from its start to its end (inclusive); 0 if the end is
+    null. `of` has the number of each stretch's process, like the column `of` of `changed`. `of` is None if there
     is only one process."""
     if of is None:
         of = pl.zeros(len(start_ns), dtype=ROW_NUMBER, eager=True)
