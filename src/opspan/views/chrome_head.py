@@ -1,5 +1,5 @@
-"""Makes the top-level keys of a Chrome trace, except its events: torch.profiler's keys, and the tables of the trace
-that are not written as events."""
+"""Makes all top-level keys of a Chrome trace but its events. They are torch.profiler's keys, and the tables that are
+not written as events."""
 
 from __future__ import annotations
 

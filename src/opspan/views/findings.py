@@ -116,7 +116,8 @@ def read_on(rule: Rule) -> str:
 
 
 def explained(wanted: str, width: int = _WIDTH) -> str:
-    """Explains a rule, or "all" rules, to people: what the rule looks at, its threshold and why, and the remedy."""
+    """Returns a text for people on a rule, or on all rules if `wanted` is "all": what the rule looks at, its threshold,
+    the reason for the threshold, and the remedy."""
     rules = [rule for rule in RULES if wanted in (rule.id, "all")]
     if not rules:
         close = difflib.get_close_matches(wanted, [rule.id for rule in RULES], 1)
@@ -139,7 +140,8 @@ def _explained(rule: Rule, width: int) -> list[str]:
 
 
 def texts_of(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
-    """Returns the values of a finding as texts. The end of a number's name says its unit. Long words are cut."""
+    """Returns the figures and words of a finding as texts. The name of a figure ends with its unit, if it has one. Long
+    words are cut."""
     return {name: _figure_text(name, value) for name, value in figures.items()} | {
         name: _short(word) for name, word in words.items()
     }

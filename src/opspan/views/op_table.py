@@ -43,8 +43,8 @@ TORCH = {
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _MEMORY = tuple(name for name in TORCH if name.endswith("_bytes"))
 
-# Title ({} is the device) -> rank: columns with the highest rank are dropped first if there is little room. Columns
-# that are not listed stay.
+# Title ({} is the device) -> rank: columns with the highest rank are dropped first if there is little room. The
+# other columns of torch's table stay.
 _RANKS = {
     "Self {}": 1,
     "# of Calls": 1,
@@ -178,7 +178,7 @@ class OpRows:
         return shown, facts, as_text(metrics) if metrics.width else []
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
-        """Returns columns whose names are not cut. If there is little room, `rank` says which columns are dropped
+        """Returns columns in which no text is cut. If there is little room, `rank` says which columns are dropped
         first, and `least` says how many characters of a text must stay."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
