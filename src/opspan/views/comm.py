@@ -161,7 +161,7 @@ def _bandwidth_of() -> pl.Expr:
 
 
 def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
-    """Adds the times of each device in the whole run. If any device has collectives, those without have rows, too."""
+    """Adds the times of each device in the whole run. If any device has collectives, all devices have rows."""
     if not sums.height:
         return sums.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LOAD)
     rows = sums.join(load, on=DEVICE, how="full", coalesce=True, nulls_equal=True).with_columns(

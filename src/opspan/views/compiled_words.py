@@ -15,8 +15,8 @@ _PART = "compiled"
 
 
 def parts(trace: Tables) -> Parts:
-    """Returns the figures of each process that compiled. If the process of a compile log is in no trace, each rank has
-    the figures from this log. All columns are the key, so the equal rows of these ranks count once."""
+    """Returns the figures of each process. If the process of a compile log is in no trace, each rank has the figures
+    from this log. All columns are the key, so the equal rows of these ranks count once."""
     rows = figures(trace)
     return {_PART: Part(rows, tuple(rows.columns))}
 

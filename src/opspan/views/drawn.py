@@ -50,8 +50,8 @@ def drawn(analysis: Analysis) -> Tables:
 
 
 def _with_captured(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Adds the name, sizes and module of the captured op to each row of work that a replayed CUDA graph ran. The op
-    itself has no event, because it did not run during the replay."""
+    """Adds the name, sizes and module of the captured op to each row of work of a replayed CUDA graph. The op itself
+    has no event, because it did not run during the replay."""
     if not work["replay"].count():
         return work
     row = work["range"].zip_with(work["replayed_range_id"].is_not_null(), pl.Series([None], dtype=work["range"].dtype))

@@ -88,8 +88,8 @@ def rows(parts: Parts, options: Options) -> Findings:
 
 
 def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Returns one row for a finding that several ranks have, with the texts and the cost of the rank with the highest
-    cost. The costs of ranks are not added up, because ranks run at the same time."""
+    """Merges the rows of all ranks for one finding. The texts and the cost are those of the rank with the highest cost.
+    The costs of ranks are not added up, because ranks run at the same time."""
     worst = group.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(worst["at_stake_ns"])
     ranks = group["ranks"].explode().drop_nulls().unique().sort().to_list()
@@ -116,7 +116,7 @@ def read_on(rule: Rule) -> str:
 
 
 def explained(wanted: str, width: int = _WIDTH) -> str:
-    """Returns a text for people on a rule, or on all rules if `wanted` is "all": what the rule looks at, its threshold,
+    """Returns a text that explains a rule, or all rules if `wanted` is "all": what the rule looks at, its threshold,
     the reason for the threshold, and the remedy."""
     rules = [rule for rule in RULES if wanted in (rule.id, "all")]
     if not rules:

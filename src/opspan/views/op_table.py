@@ -23,7 +23,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
-STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
+STACK_DEPTH = 5  # a table by stack compares only this many of the innermost functions of a stack
 
 # Name of our column -> name of the attribute of torch's averages.
 TORCH = {

@@ -91,8 +91,8 @@ def _clocks(trace: Tables, shift: int) -> Bytes:
 
 
 class _Arrows:
-    """Numbers the flows (arrows) that begin and end at each row. A flow leads from a call to the kernel or copy that it
-    launched, or from an op to its backward op."""
+    """Holds the numbers of the flows (arrows) that begin or end at each row. A flow leads from a call to the
+    kernel or copy that it launched, or from an op to its backward op."""
 
     def __init__(self, trace: Tables) -> None:
         work = trace.work.select("call", "start_ns").with_row_index("to")

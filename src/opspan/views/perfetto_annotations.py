@@ -57,7 +57,7 @@ class InternedTexts:
             return _BOOL, column
         if column.dtype.is_float():
             return _REAL, column.cast(pl.Float64)
-        if column.dtype == pl.UInt64:  # the field is signed: its 64 bits stay the same
+        if column.dtype == pl.UInt64:  # the field holds signed numbers: keep the same 64 bits
             return _INTEGER, column.reinterpret(signed=True)
         if column.dtype.is_integer():
             return _INTEGER, column.cast(pl.Int64)
