@@ -45,9 +45,10 @@ class Answer:
     fields: Sequence[Field]
     notes: tuple[str, ...] = ()
     exit_code: int = 0
-    # If given, prints the rows in another form than a table.
+    # A function that turns the rows into lines of text that are not a table. None: the rows are printed as a table.
     blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None
-    fitted_notes: Callable[[Layout], list[str]] | None = None  # if given, makes notes that fit the width of a line
+    # A function that makes notes to fit the width of a line. None: `notes` are wrapped.
+    fitted_notes: Callable[[Layout], list[str]] | None = None
     notes_in_json: ClassVar[bool] = True
     lacking: tuple[str, ...] = ()  # sentences on data that the trace lacks; they are printed to standard error
 
@@ -141,7 +142,7 @@ def issue_lines(trace: Tables) -> list[str]:
 
 
 def _folded(issues: pl.DataFrame) -> pl.DataFrame:
-    """Merges equal issues of several files into one issue, which has the message and the path of the first file."""
+    """Merges issues that have the same code, severity and advice. Keeps the message and the path of the first one."""
     same = issues.group_by("code", "severity", "advice", maintain_order=True).agg(
         pl.col("message", "path").first(), files=pl.len()
     )

@@ -37,7 +37,7 @@ from opspan.tables.window import Steps
 from opspan.version import VERSION
 from opspan.views.diff import several_of
 
-SCHEMA = 3  # version 1 measured a step by its range alone; version 2 had no errors of times
+SCHEMA = 3  # version 1 measured a step by its range alone; version 2 had no standard errors of times
 _MARK = "opspan_baseline"
 MOST_ROWS = 50_000  # maximum number of rows for each grouping (op, kernel, ...), which keeps the file small
 MOST_BYTES = 1 << 28

@@ -6,7 +6,7 @@ The categories, the arrows and the names of args are those of torch.profiler's o
 also read ours. An `ac2g` arrow goes from a call to the kernel or copy that it launched, a `fwdbwd` arrow from an op to
 its backward op. A device is written as a process, and each of its streams as a thread. Times are in microseconds. Time
 0 is the begin of the trace, rounded down to a whole microsecond, and `baseTimeNanoseconds` is the UTC time of time 0.
-opspan can read everything back except samples; tables/chrome_keys.py says which column has which key.
+The file has no samples; opspan can read the rest back. tables/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ def _name(ranges: pl.DataFrame) -> pl.Expr:
 
 
 def _category() -> pl.Expr:
-    """Returns the category that torch.profiler wrote or, if it wrote none, the category that it uses for such
-    ranges."""
+    """Returns the category that torch.profiler wrote for a range. If there is none, returns torch.profiler's category
+    for marks, ops or other ranges."""
     mark, op, other = (pl.lit(name, NAME) for name in ("cpu_instant_event", "cpu_op", "user_annotation"))
     return pl.coalesce("category", pl.when("is_mark").then(mark).when(_col("source") == "torch").then(op), other)
 

@@ -1,5 +1,5 @@
-"""Makes the top-level keys of a Chrome trace, except its events: torch.profiler's keys, and the tables of the trace
-that are not written as events."""
+"""Makes the head of a Chrome trace: all top-level keys but `traceEvents`. They are torch.profiler's keys and
+opspan's own, such as the tables that are not written as events."""
 
 from __future__ import annotations
 

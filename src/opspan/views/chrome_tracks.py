@@ -24,8 +24,8 @@ _LANE = [*STREAM, "lane"]
 
 @dataclass(frozen=True)
 class ChromeTracks:
-    """Holds a row for each track, with `process` and `thread`, the numbers in the file, and `title`, the text that
-    viewers show."""
+    """Holds frames with a row for each track. `process` and `thread` are the numbers of the track in the file; `title`
+    is the text that viewers show."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
@@ -45,7 +45,8 @@ class ChromeTracks:
         return rows.with_columns(process, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
-        """Adds the track of each row of work. The profiler's own activity on the host is on the track of its thread."""
+        """Adds the track of each row of work. The profiler's own activity on the host is on the track of the thread
+        that it ran on."""
         work = work.with_columns(lane=self.lanes)
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
         process, thread = (joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
@@ -108,7 +109,7 @@ def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
 
 
 def joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
-    """Returns the column `name` of the track that each row is on."""
+    """Returns for each of the `rows` the column `name` of its track."""
     if tracks.height == 1:  # tracks are made from these rows, so with one track all rows are on it
         return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
     columns = tracks.select(*on, name)

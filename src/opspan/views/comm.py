@@ -161,7 +161,7 @@ def _bandwidth_of() -> pl.Expr:
 
 
 def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
-    """Adds the times of each device in the whole run. A device without any collective has a row, too."""
+    """Adds the times of each device in the whole run. If any device has collectives, all devices have rows."""
     if not sums.height:
         return sums.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LOAD)
     rows = sums.join(load, on=DEVICE, how="full", coalesce=True, nulls_equal=True).with_columns(
@@ -184,7 +184,8 @@ def answer(parts: Parts, options: Options) -> Answer:
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
     shown += [*([] if by == "call" else [fields.CALLS]), size, fields.TIME]
     if rows["transfer_ns"].count():
-        # Waiting is known only for matched collectives, so its share is computed from their time, `matched_ns`.
+        # Waiting is known only for matched collectives. So the share of waiting is computed from their time alone; in a
+        # table by call, each row is a single collective.
         of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
         shown += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
     shown += _OF_RANK if by == "rank" else ()
@@ -221,7 +222,7 @@ def _unmatched_notes(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _missing_notes(rows: pl.DataFrame, so: str) -> Iterator[str]:
-    """Yields a sentence for each of the first groups with ranks that were not loaded."""
+    """Yields a sentence for each group of which some ranks were not loaded, for at most five groups."""
     groups = rows.filter(_col("group_size").is_not_null(), ~_col("kind").is_in(["send", "recv"]))
     here = groups.group_by("group", "members", maintain_order=True).agg(
         _col("group_size").max(), places=pl.struct(DEVICE).n_unique(), ranks=_col("own_rank").unique()

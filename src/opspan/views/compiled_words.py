@@ -15,8 +15,8 @@ _PART = "compiled"
 
 
 def parts(trace: Tables) -> Parts:
-    """Returns the figures of each process. A log whose process is in no trace is about all ranks, so several ranks may
-    return the same row. All columns are the key, so that equal rows count once."""
+    """Returns the figures of each process. If the process of a compile log is in no trace, each rank has the figures
+    from this log. All columns are the key, so the equal rows of these ranks count once."""
     rows = figures(trace)
     return {_PART: Part(rows, tuple(rows.columns))}
 
@@ -45,8 +45,8 @@ def text(parts: Parts) -> str:
     what = ("" if is_one else f"{rows.height:,} processes: ") + plural(sums["compilations"], "compilation")
     what += f" ({', '.join(filter(None, kinds))})" if any(kinds) else ""
     longest = time_text(columns(parts)["compile_ns"] or 0)
-    # Logs of older versions of torch do not contain graph breaks. So 0 graph breaks may mean unknown, and are not
-    # mentioned.
+    # Logs of older versions of torch do not contain graph breaks. So 0 may mean that the number of graph breaks is
+    # unknown, and is not mentioned.
     broken = plural(sums["breaks"], "graph break") if sums["breaks"] else ""
     broken += f" at {plural(sums['lines'], 'line')}" if is_one and broken else ""
     return ", ".join(filter(None, [what, longest if is_one else f"up to {longest}", broken]))

@@ -40,12 +40,12 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds each kernel and copy to the tree `rows`, as a child of its range. Kernels and copies without a range are
-    children of a row called (in no range), one for each process. The column `work` has the row number of each kernel
-    and copy in the trace."""
+    children of a row called (in no range); each process has one such row. The column `work` has the row number of each
+    kernel and copy in the trace."""
     before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
     work = on_device(trace.work.with_row_index("work")).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(ROW_NUMBER) + before
-    # Async ranges are not in the tree. Their kernels and copies go to the nearest parent that is in the tree.
+    # Async ranges are not in the tree. The innermost range of the tree around them gets their kernels and copies.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
         if not is_apart.any():

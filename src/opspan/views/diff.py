@@ -65,7 +65,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 def several_of(
     analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
-    """Returns the figures in several groupings (`ways`). This is faster than a call for each grouping."""
+    """Returns the figures in several groupings (`ways`). This is faster than calling `figures_of` for each of them."""
     analysis = analysis.by_lane  # each file (cycle) that a process wrote counts as a separate process
     return several(analysis.complete, ways, _chosen_steps(analysis, step), process, is_part=step is not None)
 

@@ -38,8 +38,8 @@ _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[Out
 
 
 def drawn(analysis: Analysis) -> Tables:
-    """Returns the analysed trace, in which each span has an id. A range also has its modules, and its end is the
-    recorded end, which may be null."""
+    """Returns the analysed trace, in which each span has an id. Ranges also have a column `modules`. The ends of
+    ranges are the recorded ones, which may be null."""
     trace = analysis.attributed
     frames = {name: _with_ids(trace.frames[name]) for name in SPANS}
     frames["ranges"] = frames["ranges"].with_columns(_as_reported(analysis.tables.ranges))
@@ -50,8 +50,8 @@ def drawn(analysis: Analysis) -> Tables:
 
 
 def _with_captured(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Adds to the work of a replayed CUDA graph the columns of the captured op. That op has no event, because it did
-    not run during the replay."""
+    """Adds the name, sizes and module of the captured op to each row of work of a replayed CUDA graph. The op itself
+    has no event, because it did not run during the replay."""
     if not work["replay"].count():
         return work
     row = work["range"].zip_with(work["replayed_range_id"].is_not_null(), pl.Series([None], dtype=work["range"].dtype))
@@ -72,8 +72,8 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns columns as they were recorded. The analysis sets the ends of open ranges, and makes overlapping ranges
-    async."""
+    """Returns `end_ns` and `was_async` as they were recorded. The analysis sets the ends of open ranges, and
+    makes overlapping ranges async."""
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 

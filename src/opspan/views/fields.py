@@ -43,7 +43,7 @@ class Field:
         return TextColumn(self.title, self.cells(rows), self.rank, _LEAST_NAME if self.unit == "name" else None)
 
 
-# Fields that several views share; a view may replace the rank, the help or the bar.
+# Fields that several views share. A view may replace some of their attributes, such as the rank or the help.
 IN = Field("op", "In", "name")
 REASON = Field("why", "Why", "text")
 RANK = Field("rank", "Rank", "count")
@@ -114,7 +114,7 @@ def share(name: str, title: str, of: str, total_title: str, rank: int = 0) -> Fi
 
 
 def pick(fields: Iterable[Field], names: str | Iterable[str]) -> list[Field]:
-    """Returns the fields of these names, in the order of the names."""
+    """Returns the fields with these names, in the order of the names."""
     by_name = {field.name: field for field in fields}
     return [by_name[name] for name in (names.split() if isinstance(names, str) else names)]
 

@@ -88,8 +88,8 @@ def rows(parts: Parts, options: Options) -> Findings:
 
 
 def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Returns one row for a finding that several ranks have, with the texts and the cost of the rank with the highest
-    cost. The costs of ranks are not added up, because ranks run at the same time."""
+    """Merges the rows of all ranks for one finding. The texts and the cost are those of the rank with the highest cost.
+    The costs of ranks are not added up, because ranks run at the same time."""
     worst = group.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(worst["at_stake_ns"])
     ranks = group["ranks"].explode().drop_nulls().unique().sort().to_list()
@@ -116,7 +116,8 @@ def read_on(rule: Rule) -> str:
 
 
 def explained(wanted: str, width: int = _WIDTH) -> str:
-    """Explains a rule, or "all" rules, to people: what the rule looks at, its threshold and why, and the remedy."""
+    """Returns a text that explains a rule, or all rules if `wanted` is "all": what the rule looks at, its threshold,
+    the reason for the threshold, and the remedy."""
     rules = [rule for rule in RULES if wanted in (rule.id, "all")]
     if not rules:
         close = difflib.get_close_matches(wanted, [rule.id for rule in RULES], 1)
@@ -139,7 +140,8 @@ def _explained(rule: Rule, width: int) -> list[str]:
 
 
 def texts_of(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
-    """Returns the values of a finding as texts. The end of a number's name says its unit. Long words are cut."""
+    """Returns the figures and words of a finding as texts. The name of a figure ends with its unit, if it has one. Long
+    words are cut."""
     return {name: _figure_text(name, value) for name, value in figures.items()} | {
         name: _short(word) for name, word in words.items()
     }

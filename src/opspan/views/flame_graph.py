@@ -1,5 +1,5 @@
-"""A flame graph as one SVG: a graph of host time, and a second graph if there is device time. The outermost frames are
-at the top.
+"""A flame graph as one SVG: a graph of host time and a graph of device time, each only if there is such time. The
+outermost frames are at the top.
 
 Any viewer of SVG can show the file, because it has no script. The tooltip of a box says what the box is and how long it
 took. Each kind of box has a colour of the palette by Okabe and Ito, which colour-blind people can tell apart; the

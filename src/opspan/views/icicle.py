@@ -4,7 +4,7 @@ frame, with all frames inside it.
     icicle(tree, "host_ns") -> boxes: x and width as shares of the whole, the level, and the frame that the box shows
 
 Processes and threads are boxes, too. The boxes of a parent are sorted, the widest first. If boxes are too narrow to be
-seen, or if there are too many, the narrowest boxes of a parent are merged into its last box.
+seen, or if there are too many, the narrowest boxes of a parent are merged into one box, the last inside the parent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Box:
     width: float
     level: int
     frame: str
-    kind: str | None  # kind of the range, kernel or copy; null for processes, threads and the box (in no range)
+    kind: str | None  # kind of the frame; None for processes, threads, merged boxes and the frame (in no range)
     ns: int
-    count: int  # how often the frame ran; 0 if unknown
+    count: int  # how often the frame ran; 0 if `kind` is None
     merged: int = 0  # number of boxes that were merged into this box; 0 if it shows a frame
 
 
@@ -39,7 +39,7 @@ class Icicle:
     whole_ns: int
     levels: int
     left_out: int  # number of boxes that were merged or dropped
-    least_ns: int  # boxes with less time were merged or dropped
+    least_ns: int  # boxes that take less time were merged or dropped
 
 
 def icicle(stack_tree: StackTree, column: str) -> Icicle:
@@ -49,11 +49,12 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         return Icicle([], 0, 0, 0, 0)
     least = max(1, round(whole_ns * LEAST_SHARE))
     if (tree["ns"] >= least).sum() > MOST_BOXES:
-        # If a box is left out, all boxes with the same time are left out, too. So no box is kept without its parent.
+        # Boxes with equal times are all kept or all left out. So no box is kept without its parent, which takes at
+        # least as long.
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
     rest = tree.filter(_col("ns") < least).group_by("parent", maintain_order=True).agg(pl.len(), _col("ns").sum())
-    # A narrower merged box could not be seen, so it is dropped.
+    # Drop merged boxes that would be too narrow to be seen.
     rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)
     boxes: list[Box] = []
     # For each box: the x where the next box inside it begins, and the level of the box.

@@ -1,8 +1,9 @@
-"""Merges the stacks of .stacks and .device.stacks into one tree. Each stack occurs once, with its host time, device
-time and count.
+"""Merges the stacks of the outputs .stacks and .device.stacks into one tree. Each stack occurs once, with its
+host time, device time and count.
 
-    stack_tree(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count,
-        host_ns, device_ns; and .roots: the process and the thread of each root
+    stack_tree(trace, only=None) -> StackTree
+        stacks   columns: stack, parent (the stack around it), root, level, frame, kind, count, host_ns, device_ns
+        roots    the process and the thread of each root
 
 The times of a stack do not include the stacks inside it. Kernels and copies are the innermost frames, with device time.
 If `only` is a kind, such as "module", only frames of that kind are kept. The times of other frames are added to the
@@ -60,8 +61,8 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
 
 
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Keeps the rows of one kind. The times of any other row are added to the nearest kept row around it. Without such
-    a row, they are added to an extra row, one for each root."""
+    """Keeps the rows of one kind. The times of any other row are added to the innermost kept row around it. If no row
+    around it is kept, its times are added to an extra row for its root."""
     place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=ROW_NUMBER)})
     tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
     is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)

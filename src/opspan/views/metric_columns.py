@@ -1,4 +1,4 @@
-"""Adds columns to the table by name: the metrics that reports have for each name (the table `metrics` of a trace)."""
+"""Adds metrics from tools' reports (the table `metrics` of a trace) as columns of the table that is grouped by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sentences on what the trace lacks (labels, sizes, steps, ...), each with the command that records it.
 
-If possible, the command is one of the tool that wrote the trace. The sentences are printed to standard error.
+If possible, the command is one of the tool that wrote the trace. The sentences of `lines` and `labels_line` are printed
+to standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MEMORY = {
 _OF_DEVICES = ("nsys", "nvprof", "rocpd", "unitrace", "kineto")
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
-# The names that PyProf and DLProf give to torch's ops.
+# Matches the names that PyProf and DLProf give to torch's ops.
 _OP_NAMES = r"^(aten|torch|prim)(::|\.)|^Tensor\."
 _BACKWARD = ("backward", "engine")
 _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-output tasks.csv"

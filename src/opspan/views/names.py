@@ -17,7 +17,8 @@ def frame_name() -> pl.Expr:
 
 
 def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
-    """Returns a name for each of the rows (rank, pid): `python 1234`, with the rank in front if there are several."""
+    """Returns a name for each of the rows (rank, pid): `python 1234`. If there are several ranks, each name begins
+    with the rank."""
     names = _known_names(trace.processes, rows, ["rank", "pid"])
     pid = _col("pid").cast(pl.String).fill_null("of unknown number")
     name = _col("name").cast(pl.String).fill_null("process")
@@ -43,7 +44,7 @@ def device_names(trace: Tables) -> pl.Expr:
 
 
 def device_name() -> pl.Expr:
-    """Returns the name of a device, which is unique within a rank."""
+    """Returns a name for each device. Devices of different ranks may have the same name."""
     return pl.format("device {}", _col("device_id").cast(pl.String).fill_null("of unknown number"))
 
 
@@ -52,7 +53,7 @@ def stream_names() -> pl.Expr:
 
 
 def stream_name() -> pl.Expr:
-    """Returns the name of a stream, which is unique within a context."""
+    """Returns a name for each stream. Streams of different contexts may have the same name."""
     return pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number"))
 
 

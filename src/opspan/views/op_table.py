@@ -23,7 +23,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
-STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
+STACK_DEPTH = 5  # a table by stack compares only this many of the innermost functions of a stack
 
 # Name of our column -> name of the attribute of torch's averages.
 TORCH = {
@@ -43,8 +43,8 @@ TORCH = {
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _MEMORY = tuple(name for name in TORCH if name.endswith("_bytes"))
 
-# Title ({} is the device) -> rank: columns with the highest rank are dropped first if there is little room. Columns
-# that are not listed stay.
+# Title ({} is the device) -> rank: columns with the highest rank are dropped first if there is little room. The
+# other columns of torch's table stay.
 _RANKS = {
     "Self {}": 1,
     "# of Calls": 1,
@@ -178,7 +178,7 @@ class OpRows:
         return shown, facts, as_text(metrics) if metrics.width else []
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
-        """Returns columns whose names are not cut. If there is little room, `rank` says which columns are dropped
+        """Returns columns in which no text is cut. If there is little room, `rank` says which columns are dropped
         first, and `least` says how many characters of a text must stay."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}

@@ -1,4 +1,4 @@
-"""The tables of a trace as a folder of Parquet files, like those that Trace.save writes.
+"""The tables of a trace as a folder of Parquet files. Trace.save writes the same form.
 
 The columns that the analysis adds are not written: they are quick to compute again, and they contain row numbers, which
 change when several traces are merged.

@@ -155,8 +155,8 @@ def answer(parts: Parts, options: Options) -> Answer:
 
 
 def run_times(parts: Parts) -> tuple[int, int] | None:
-    """Returns how long the run took, and how long it would take, or None if this is unknown. The times are those of the
-    slowest process."""
+    """Returns how long the run took, and how long it would take, or None if this is unknown. Each of the two times
+    is that of the process with the longest time."""
     processes = parts["processes"].rows
     before, after = processes["before_ns"].max(), processes["after_ns"].max()
     if processes["after_ns"].null_count() or not before or _wait_unknown(parts):

@@ -2,8 +2,8 @@
 
     TracePacket {timestamp: 12345, track_event {type: SLICE_BEGIN, track_uuid: 4, name_iid: 9, debug_annotations ...}}
 
-Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are in nanoseconds of the
-trace's own clock. On the track of a thread, slices nest. Slices that overlap others, and async slices, are on extra
+Names, categories and keys of args are mostly those of our Chrome traces (views/chrome.py). Times are in nanoseconds of
+the trace's own clock. On the track of a thread, slices nest. Slices that overlap others, and async slices, are on extra
 tracks beside the thread's track. perfetto_tracks.py makes the tracks, and native/columns/timeline.cpp sorts the events.
 
 The file is made in batches of events, in order of time. Events refer to texts by number. Each batch numbers its texts
@@ -33,8 +33,8 @@ from opspan.views.pieces import Bytes, Piece
 
 _BATCH = 100_000  # number of events (begins and ends of slices) in a batch
 _BEGIN, _END, _INSTANT = 1, 2, 3  # types of a TrackEvent
-_TIME, _EVENT = "8", "11"  # field numbers of TracePacket
-_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # field numbers of TrackEvent
+_TIME, _EVENT = "8", "11"  # field numbers in TracePacket
+_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # field numbers in TrackEvent
 _FLOWS, _ENDED_FLOW = "47", "48"
 _CLOCKS, _BOOTTIME, _REALTIME = "6", 6, 1
 _col = pl.col
@@ -91,8 +91,8 @@ def _clocks(trace: Tables, shift: int) -> Bytes:
 
 
 class _Arrows:
-    """Numbers the flows (arrows) that begin and end at each row. A flow leads from a call to the kernel or copy that it
-    launched, or from an op to its backward op."""
+    """Holds the numbers of the flows (arrows) that begin or end at each row. A flow leads from a call to the
+    kernel or copy that it launched, or from an op to its backward op."""
 
     def __init__(self, trace: Tables) -> None:
         work = trace.work.select("call", "start_ns").with_row_index("to")
@@ -171,8 +171,8 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
 
 
 def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
-    """Returns the extra tracks for slices that overlap others. `parent` is the track that an extra track is beside. The
-    extra tracks of one parent have consecutive numbers."""
+    """Returns the extra tracks, for slices that overlap others and for async slices. An extra track is beside its
+    `parent`. The extra tracks of one parent have consecutive numbers."""
     beside = events.filter(_col("lane") > 0, ~_col("is_end"))
     lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
     lanes = lanes.unique().sort("parent", "lane")

@@ -1,7 +1,7 @@
 """The numbered texts of a Perfetto trace, and the args of events ("debug annotations").
 
 Each batch defines its repeated texts once, in separate packets. The number of a text is its physical value in a
-categorical column of polars, plus 1.
+categorical column of polars, plus 1. The keys of args are numbered from 1 in each batch.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import polars as pl
 
 from opspan import native
 
-PACKET = 1  # field number of a packet in the file
+PACKET = 1  # field number of TracePackets in the file
 SEQUENCE = 1  # all packets belong to one sequence, as if one thread of a program had written them
 FLAGS = pl.lit(2).alias("13")  # flag of a packet: it refers to texts by number
 _CLEARED = 1  # flag of a packet: earlier numbers are forgotten
 _INTERNED = "12"
-_NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # field numbers of InternedData
-_ANNOTATION = "4"  # field number of TrackEvent
-_KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # field numbers of DebugAnnotation
+_NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # field numbers in InternedData
+_ANNOTATION = "4"  # field number of the args ("debug annotations") in TrackEvent
+_KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # field numbers in DebugAnnotation
 
 
 class InternedTexts:
@@ -57,7 +57,7 @@ class InternedTexts:
             return _BOOL, column
         if column.dtype.is_float():
             return _REAL, column.cast(pl.Float64)
-        if column.dtype == pl.UInt64:  # Perfetto reads the same bits as a signed number
+        if column.dtype == pl.UInt64:  # the field holds signed numbers: keep the same 64 bits
             return _INTEGER, column.reinterpret(signed=True)
         if column.dtype.is_integer():
             return _INTEGER, column.cast(pl.Int64)

@@ -23,7 +23,7 @@ from opspan.views.perfetto_tracks import SERIES, PerfettoTracks
 from opspan.views.pieces import Piece
 
 _BATCH = 200_000
-_INSTANT, _COUNTER = 3, 4  # TrackEvent's values of `type`
+_INSTANT, _COUNTER = 3, 4  # values of `type` in TrackEvent
 _IN_USE, _WAITING, _EVENTS = "bytes in use", "launches waiting", "memory"
 _col = pl.col
 Makers = Iterator[Callable[[], Piece]]

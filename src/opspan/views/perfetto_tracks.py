@@ -3,8 +3,8 @@
     process 7 > thread 7 > beside it, for what overlaps       device 0 > stream 7 > beside it; counters of the device
               > counters and memory of the process                     > memory of the device
 
-Perfetto's processes and threads have unique numbers of 31 bits. If the trace has larger numbers, or two processes with
-the same number, then processes are written as named tracks, like devices.
+Perfetto's processes and threads have unique numbers of 31 bits. A process or thread with a larger number is
+written as a named track, like a device. So are all processes and threads if two processes have the same number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _col = pl.col
 SERIES = [*THREAD, "device_id", "name", "domain"]
 _HIGHEST = (1 << 31) - 1
 _BYTES = 3  # stands for the unit "bytes" in Perfetto's CounterDescriptor
-_DESCRIPTOR = "60"  # field number of TracePacket
+_DESCRIPTOR = "60"  # field number of track descriptors in TracePacket
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class PerfettoTracks:
         return joined(rows, self.threads, THREAD, "track")
 
     def of_work(self, work: pl.DataFrame) -> pl.Series:
-        """Returns the track of each row of work. The profiler's own activity on the host is on the track of its
-        thread."""
+        """Returns the track of each row of work. The profiler's own activity on the host is on the track of the
+        thread that it ran on."""
         on_host = is_on_host(work)
         stream = joined(work, self.streams, STREAM, "track")
         if not on_host.any():

@@ -1,7 +1,7 @@
 """Writes a file in pieces, which several threads make in parallel. The file is gzipped if its name ends with .gz.
 
-A piece may be an iterator of bytes; each item is valid only until the next item is requested. Only the pieces that are
-being made are in memory. A gzipped file is one stream, because some viewers read only the first of several streams.
+A piece may be an iterator of bytes; each item is valid only until the next item is requested. Only a few pieces are in
+memory at a time. A gzipped file is one stream, because some viewers read only the first of several streams.
 Each piece is compressed without knowledge of the pieces before it, which makes the file only a little larger. Each
 piece ends at a whole byte, so that the next piece can follow.
 """

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _PACKAGE = "perftools.profiles"
-# Message -> field -> its number and type. A type in brackets is a list of that type.
+# Message -> field -> its number and type. A type in brackets stands for a list of that type.
 _MESSAGES = {
     "Profile": {
         "sample_type": (1, "[ValueType]"),

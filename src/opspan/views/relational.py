@@ -78,7 +78,7 @@ def _ranks(trace: Tables) -> pl.DataFrame:
 
 
 def _coverage(coverage: Coverage) -> pl.DataFrame:
-    """Returns a row for each figure. A share has counts and times; any other figure has only a count."""
+    """Returns a row for each figure. Only shares have times."""
     rows: list[tuple[str, int, int | None, int | None, int | None]] = []
     for field in dataclasses.fields(coverage):
         value = getattr(coverage, field.name)

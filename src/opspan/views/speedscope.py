@@ -64,8 +64,9 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns spans (track, name, start_ns, end_ns) and tracks (track, len: the number of spans, title). Functions and
-    ranges are on the track of their thread; kernels and copies are on the track of their stream."""
+    """Returns spans, with the columns track, name, start_ns and end_ns; and tracks, with the columns track, len (the
+    number of spans) and title. Functions and ranges are on the track of their thread; kernels and copies are on the
+    track of their stream."""
     places = tracks_of(trace)
     rows = places.on_threads(tree(trace).filter(~_col("is_mark").fill_null(value=False)))
     is_apart = rows["is_async"].fill_null(value=False)

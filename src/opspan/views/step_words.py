@@ -39,7 +39,8 @@ def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
 
 
 def columns(parts: Parts) -> dict[str, int | None]:
-    """Returns columns for JSON. A value is null if there are no steps, or if nothing repeats."""
+    """Returns columns for JSON. Times outside of steps are null if there are no steps; figures of the pattern are null
+    if nothing repeats."""
     times = parts[_OUTSIDE].rows.row(0, named=True)
     repeats = _longest_first(parts)
     return {

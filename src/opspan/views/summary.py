@@ -38,7 +38,7 @@ from opspan.views.missing import labelling_command
 
 _col = pl.col
 _MOST = 20  # maximum number of names on a line, however wide it is
-_WIDTH = 80  # the width of a line if the layout has no width, and of the notes in JSON
+_WIDTH = 80  # width of a line if the layout has no width; also of the notes in JSON
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
 # The profiler's work before and after the run is not mentioned below this share of the run's time.
@@ -73,7 +73,8 @@ class _Room:
 @dataclass(frozen=True)
 class _Facts:
     row: dict[str, Any]
-    # The main reason for idle time, its share of the idle time, and the op in which the host spent most of that time.
+    # The main reason for idle time, its share of the idle time and, if the reason is the host, the op in which the host
+    # was for most of this share.
     idle: tuple[str, float, str | None] | None
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
     costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first

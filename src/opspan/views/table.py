@@ -343,7 +343,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
 
 
 def _is_one_group(table: Table) -> bool:
-    """Returns True if no row has a module (or step, shape or stack, if the table groups by that)."""
+    """Returns True if no row has what the table is grouped by: a module, step, shape, stack, line or source op."""
     column, none = _WITHOUT.get(table.by, ("", None))
     return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
 

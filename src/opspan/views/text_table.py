@@ -94,7 +94,8 @@ class SumRows:
 
 
 def _at_least_as_torch(columns: list[TextColumn], whole_names: bool) -> list[str]:
-    """Prints columns that are at least as wide as torch's. The ends of long names are cut."""
+    """Returns lines of a table with columns at least as wide as torch's. The ends of long names are cut, unless
+    `whole_names` is set."""
     if not whole_names:
         columns = [column if column.least is None else _shortened(column) for column in columns]
     return as_torch(columns, [max(_WIDTH, column.width) for column in columns])

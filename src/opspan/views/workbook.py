@@ -35,7 +35,7 @@ _LONGEST_TITLE = 200
 _EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDE, _NARROW = 320, 110  # widths of columns in pixels
-# Without these options, xlsxwriter would write some texts as formulas, links or numbers.
+# Without the first three options, xlsxwriter would write some texts as formulas, links or numbers.
 _OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
 # xlsxwriter writes a text of this form as raw XML. A space in front prevents this.
 _XML = r"(?s)^<r>.*</r>$"
@@ -178,8 +178,8 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """Returns titles that differ even if case is ignored, without control characters. Only titles that come from the
-    columns of reports ever change."""
+    """Returns printable titles that are distinct even if case is ignored. Only names from the columns of reports ever
+    change."""
     titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))

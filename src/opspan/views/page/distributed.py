@@ -190,7 +190,7 @@ def _table(analysis: Analysis, by: str, calls: pl.DataFrame, where: pl.DataFrame
 
 
 def _with_longest(rows: pl.DataFrame, calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Adds to each row the times and the rank of the row's longest collective. `calls` are the collectives, the longest
+    """Adds the begin, the end and the rank of each row's longest collective. `calls` are all collectives, the longest
     first."""
     first = calls.unique(key, keep="first", maintain_order=True).select(*key, "start_ns", "end_ns", found_on="rank")
     return rows.join(first, on=list(key), how="left", nulls_equal=True, maintain_order="left").with_columns(

@@ -95,7 +95,7 @@ def in_script(data: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """Returns a file that was built from src/page. Raises MissingPackage if the file could not be built."""
+    """Returns the text of a file that was built from src/page. Raises MissingPackage if the file was not built."""
     try:
         return libraries.page(name).read_text(encoding="utf-8")
     except FileNotFoundError as error:

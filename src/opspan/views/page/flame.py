@@ -1,5 +1,5 @@
-"""The data of a flame graph for src/page/flame.ts. Only the largest frames are kept. In each kept frame, the other
-frames are merged into one frame."""
+"""The data of a flame graph for src/page/flame.ts. Only the largest frames are kept. Inside each of them, the
+frames that are not kept are merged into one frame."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
     inclusive = nodes.select(
         "parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures)
     )
-    # A parent is at least as large as its children, and comes first. So head() never keeps a frame without its parent.
+    # A parent is at least as large as its children, and comes before them. So head() never keeps a frame without its
+    # parent.
     shown = (
         nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(sizes(inclusive, measures))
     )
@@ -49,7 +50,8 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Sums the frames that were not kept. Returns one frame for each kept frame around them, and one for the root."""
+    """Merges the frames that were not kept: one frame inside each kept frame, and one for the roots that were not
+    kept."""
     lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))

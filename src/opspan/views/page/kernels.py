@@ -22,7 +22,7 @@ from opspan.views.table import table_of
 
 _col = pl.col
 TOP = 10
-MOST_OPS = 10  # for each kernel, at most this many ops, full names and lines are listed
+MOST_OPS = 10  # for each kernel, maximum number of ops that are listed; also of full names, and of lines
 _SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
 _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
 _TIMES = (

@@ -27,7 +27,7 @@ from opspan.views.page.section import Section, Subject
 _col = pl.col
 PIECES = 400  # number of pieces of time; a curve on a screen is about as many pixels wide
 MOST_PLACES = 64
-# Maximum number of cells: the figures of one op in one piece of time; if there are more, pieces are joined.
+# Maximum number of cells. A cell has the figures of one op in one piece of time. If there are more, pieces are joined.
 MOST_CELLS = 60_000
 MOST_NAMES = 200  # maximum number of ops for each device or host
 MOST_BLOCKS = 2_000  # maximum number of blocks for each device or host; all together have at most twice this number
@@ -111,8 +111,8 @@ def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
 
 
 def _curve(rows: pl.DataFrame, pieces: Pieces, begin_ns: int) -> dict[str, list[Any]]:
-    """Returns a few points of the curve for each piece of time: the first, the last, and those with the least and the
-    most memory in use. A screen cannot show more."""
+    """Returns the points of the curve. If there are more than PIECES, returns a few for each piece of time: the first,
+    the last, and those with the least memory in use, the most in use and the most reserved."""
     if rows.height > PIECES:
         at, allocated, reserved = _col("at"), _col("allocated_bytes"), _col("reserved_bytes")
         moments = (

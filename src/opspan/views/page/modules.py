@@ -1,4 +1,4 @@
-"""The tree of modules with their times, and flame graphs of modules and of calls."""
+"""The tree of modules with their times, a flame graph of modules, and a flame graph of functions and ranges."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def section(subject: Subject) -> Section:
 
 def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[str, Any]:
     """Returns the largest modules. Their parents are always included, because a parent is at least as large as its
-    children and comes first. `ranges` are the modules whose calls are ranges of the trace: the timeline can show only
-    these."""
+    children and comes before them. `ranges` are the names of ranges that are calls of modules: the timeline can show
+    only these modules."""
     tree = tree.with_row_index("row").with_columns(sizes(tree, measures))
     largest = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
     more = tree.height - largest.height

@@ -140,7 +140,7 @@ def _titles(trace: Tables) -> dict[str, str]:
 
 
 def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the times of the backward of each op, which torch's table lacks. If the table has a row for each rank,
+    """Adds the times of the backward of each op, which torch's table lacks. If each rank has rows of its own,
     nothing is added."""
     if by not in _OF_OPS or "rank" in rows.columns:
         return rows

@@ -1,4 +1,4 @@
-"""The findings. Each comes with the ops, modules, lines, ranks and ranges that it is about, which the page shows."""
+"""The findings. The page shows each with the ops, modules, lines, ranks and ranges that it is about."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ _COLUMNS = (
 
 
 def places(analysis: Analysis) -> pl.DataFrame:
-    """Returns rank, pid, device_id, place, at: a row for each device of a process, and for each process without a
-    device. `place` is a name for people, with only the words that are needed to tell the rows apart. `at` is the number
-    of the row, from 0."""
+    """Returns a row for each device of a process, and for each process without a device. The columns are rank, pid,
+    device_id, place and at. `place` is a name for people, with only the words that are needed to tell the rows
+    apart. `at` is the number of the row, from 0."""
     process = analysis.whole_breakdown.select(PROCESS).join(
         analysis.whole_devices, on=PROCESS, how="anti", nulls_equal=True
     )
@@ -38,8 +38,7 @@ def places(analysis: Analysis) -> pl.DataFrame:
     rows = pl.concat(frames).unique().sort(DEVICE, nulls_last=True)
     words = {"rank": "rank {}", "pid": "process {}", "device_id": "device {}"}
     named = [name for name in DEVICE if rows[name].n_unique() > 1] or ["rank"]
-    # Names do not need the device if each process has only one device, nor the process if each rank has only one
-    # process.
+    # Names do not need the device if each process has only one row, nor the process if each rank has only one row.
     for more, key in (("device_id", PROCESS), ("pid", ("rank",))):
         if len(named) > 1 and more in named and rows.select(key).n_unique() == rows.height:
             named.remove(more)

@@ -27,8 +27,8 @@ MOST_SHAPES = 250_000
 MOST_ROWS = 96  # maximum number of rows in a lane: about as many as the levels to which Python functions nest
 MOST_BYTES = 4_000_000  # maximum number of bytes of this section in the page
 _MOST_STEPS = 5_000
-# The names of shapes inside blocks are counted, but only the most frequent: 100 names or, if that is more, one name for
-# every 50 shapes.
+# The page has only the most frequent names of shapes inside blocks: 100 names or, if that is more, one name for every
+# 50 shapes that may be drawn.
 _LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50
 _OF_NUMBER = 7  # maximum number of bytes that a number takes when it is packed
 _col = pl.col

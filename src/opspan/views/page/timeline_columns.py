@@ -17,8 +17,8 @@ MOST_CHARACTERS = 1_000_000
 
 def deltas(numbers: pl.Series) -> pl.Series | dict[str, pl.Series]:
     """Returns the difference of each number from the previous number; the page adds the differences up again. `numbers`
-    must not have nulls. If many neighbouring differences are equal, returns each difference only once, with the number
-    of times that it is repeated."""
+    must not have nulls. If many neighbouring differences are equal, returns each run of equal differences as one
+    difference and its count."""
     number = _col("number").cast(pl.Int64)
     changes = numbers.to_frame("number").select(number.diff().fill_null(number.first())).to_series()
     runs = changes.rle().struct.unnest()
@@ -42,8 +42,8 @@ def of_texts(name: str, title: str, column: pl.Series) -> dict[str, Any]:
 
 
 def of_numbers(name: str, title: str, unit: str, column: pl.Series) -> dict[str, Any]:
-    """Returns a column of details that are numbers, in which `missing` stands for null. Numbers that are too large for
-    the page's program become texts."""
+    """Returns a column of details that are numbers, in which `missing` stands for null. If a number is too large
+    for the page's program, or is no integer, the numbers become texts."""
     least, most = column.min(), column.max()
     if not (isinstance(least, int) and isinstance(most, int) and least > -_EXACT and most < _EXACT):
         return of_texts(name, title, column.cast(pl.String))

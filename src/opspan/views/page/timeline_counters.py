@@ -65,7 +65,7 @@ def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataF
 
 
 def _utilisation(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
-    """Returns for each device the share of each period in which it was busy. Also returns how many devices are left
+    """Returns how busy each device was in each period, as a share of the period. Also returns how many devices are left
     out."""
     work = on_device(analysis.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     all_devices = distinct(work, _DEVICE).sort(_DEVICE)

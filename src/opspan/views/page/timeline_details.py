@@ -1,5 +1,5 @@
-"""The details of a shape that the page shows when a user chooses the shape, in addition to its name and times. Each
-detail is a column that has a row for each shape except blocks."""
+"""The details of shapes. When a user chooses a shape, the page shows its name, its times and its details. Each detail
+is a column that has a row for each shape except blocks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, A
 
 
 def self_times(analysis: Analysis, rows: pl.Series) -> pl.Series:
-    """Returns for each range the time that it spends in the ranges directly inside it; null if unknown."""
+    """Returns the data from which the page computes self times: for each range, the time of the ranges directly inside
+    it; null if unknown."""
     ranges = analysis.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 

@@ -2,10 +2,10 @@
 and copies are on lanes of their stream, and gaps are on lanes of their device.
 
     lanes_of(analysis) -> TimelineLanes
-        shapes   a row for each row of the tables that has a start: table, row, lane, start_ns (from the begin of the
-                 trace), length_ns, name
-        lanes    lane, group, table, rank, title, and `shows`: the kind of shapes in words
-        groups   processes and devices: group, title
+        shapes   for each row of TABLES with a start: table, row, lane, start_ns (from the begin of the trace),
+                 length_ns, name
+        lanes    for each lane: lane, group, table, rank, title, `shows` (the kind of shapes in words), ...
+        groups   for each process, for its quiet threads, and for each device: group, title, ...
 
 timeline_looks.py has the kinds (colours) and forms of the shapes.
 """
@@ -75,7 +75,7 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     notes = [
         f"{count:,} {name} are not drawn, for they have no start"
         for name, frame in all_frames.items()
-        # The ops of a replayed graph have no start, because they did not run on the host.
+        # The ops of a replayed graph do not count: they have no start, because they did not run on the host.
         if (count := frame["start_ns"].null_count() - (replayed if name == "ranges" else 0))
     ]
     close_ns = max(trace_end_ns(*all_frames.values()), begin_ns)
@@ -111,7 +111,8 @@ def _spans(frame: pl.DataFrame, *more: str) -> pl.DataFrame:
 
 
 def _keys(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Returns a row with the key columns of each lane of each table, and with the number of the lane's shapes."""
+    """Returns a row for each lane: its table, its key columns (such as pid and tid), and `count`, the number of its
+    shapes."""
     keys = [
         sum_by(frame, _key_of(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE))
         for table, frame in frames.items()
