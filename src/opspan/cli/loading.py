@@ -114,7 +114,7 @@ class Progress:
 
     def read(self) -> str:
         """Returns how much was read: the rows of this step ('1,500,000 rows') or, for many files, the bytes ('12 MB').
-        While the reader waits for another program, returns the program's name."""
+        While an export by nsys or a download runs, returns a text about it."""
         from opspan.formats import progress
 
         if self._bytes:
