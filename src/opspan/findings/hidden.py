@@ -1,8 +1,7 @@
 """Estimates what a run would gain if computing hid its collectives, or if they took less time.
 
-    backward_ns(rows, work) -> for each collective, the summed durations of the backward kernels that were launched
-        before it on its device. Only kernels after the last kernel that is not of the backward count. Null if no kernel
-        was launched before
+    backward_ns(rows, work) -> for each collective, the sum of the durations of the backward kernels that were launched
+        before it on its device. Any other computing kernel resets the sum. Null if no kernel was launched before
     unhidden(rows) -> rank, pid, device_id, step, left_ns: how long collectives would stay exposed if they ran beside
         the backward
     savings_of(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took
