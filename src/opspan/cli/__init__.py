@@ -28,8 +28,8 @@ GROUPS = {
     "Other": ("doctor", "push", "help"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
-# Python's garbage collector runs after this many new objects. With the default of 700 it would run hundreds of times
-# while a verb imports its modules, and find no garbage.
+# Python's garbage collector runs after this many new objects. With the default (700 up to Python 3.12) it would run
+# hundreds of times while a verb imports its modules, and find no garbage.
 _OBJECTS = 200_000
 
 

@@ -49,7 +49,7 @@ class Verb:
         return options
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-        """Returns the files of each run that the verb reads."""
+        """Returns the runs that the verb reads, each as a tuple of its files."""
         return [files]
 
     def needs_all(self, more: Mapping[str, Any]) -> str | None:

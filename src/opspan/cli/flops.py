@@ -1,4 +1,4 @@
-"""Implements `opspan flops`, which shows the operations and bytes of ops, and how near they are to the device's
+"""Implements `opspan flops`, which shows how many operations and bytes ops need, and how near these are to the device's
 limits."""
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # Imports rich only if the bar appears, because most traces are read before that.
+        # Imports rich only when the bar appears, because reading most traces ends sooner.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
@@ -113,8 +113,8 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def read(self) -> str:
-        """Returns how much was read: the rows of this step ('1,500,000 rows') or, for many files, the bytes ('12
-        MB')."""
+        """Returns how much was read: the rows of this step ('1,500,000 rows') or, for many files, the bytes ('12 MB').
+        While an export by nsys or a download runs, returns a text about it."""
         from opspan.formats import progress
 
         if self._bytes:
@@ -195,7 +195,7 @@ def all_at_once(function: F) -> F:
 
 @dataclass(frozen=True)
 class PartToRead:
-    """The part of the trace to read, and the files to read beside it."""
+    """The part of the trace to read, and further files to read (`captures` and `compiled`)."""
 
     between: tuple[str, str] | None = None
     step: str | None = None
@@ -269,8 +269,8 @@ def load(
     named: Collection[File],
 ) -> Analysis:
     """Reads the files as one trace. Each file is one step of `progress`. `drop_columns` drops columns that the verb
-    does not need. `named` are the files that the user named. If one of these cannot be read, raises an error. For other
-    files, found by a folder or a pattern, adds an issue, unless no file can be read."""
+    does not need. `named` are the files that the user named. If one of these cannot be read, raises an error. If a file
+    from a folder or a pattern cannot be read, adds an issue; raises an error only if no file can be read."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 

@@ -35,8 +35,8 @@ def _concrete(values: str | None, types: list[str]) -> list[Any]:
 
 
 class ColumnEvent(FunctionEvent):
-    """An event that stores only a block of rows (EventRows) and its index in this block. It also stores the value of
-    time_range once a program has read it."""
+    """An event that stores a block of rows (EventRows), its index in this block and, once a program has read it, the
+    value of time_range."""
 
     __slots__ = ("_at", "_rows", "_span")
     _at: int

@@ -249,7 +249,7 @@ class ColumnEvents(EventFrames):
                 else:
                     # `least` is null if the limit is 0.
                     least = rows.select(pl.col("key").top_k(options.row_limit).min())["key"]
-                    # Limits the rows that are equal to `least`, too, because there may be a million of them.
+                    # Limits also the rows whose key equals `least`, because there may be a million of them.
                     ties = rows.filter(pl.col("key") == least).head(options.row_limit)
                     rows = pl.concat([rows.filter(pl.col("key") > least), ties])
             parts.append(rows)

@@ -111,8 +111,7 @@ def event_columns(trace: Tables) -> EventColumns:
 
 
 def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Moves work that an async range launched to the enclosing range, because async events have no device time in
-    torch."""
+    """Gives the work of each async range to the range around it, because async events have no device time in torch."""
     owner_is_async = ranges["is_async"].gather(work["range"]).fill_null(value=False)
     if not owner_is_async.any():
         return ranges, work

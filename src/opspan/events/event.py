@@ -118,7 +118,7 @@ class FunctionEvent(FormattedTimesMixin):
         python_module_id: int = -1,
         typed_metadata: dict[str, Any] | None = None,
         *,
-        metadata_json: str | None = None,  # an argument until torch 2.14
+        metadata_json: str | None = None,  # torch 2.15 no longer has this argument
     ) -> None:
         self.id = id
         self.node_id = node_id

@@ -35,7 +35,7 @@ DEEPEST = 1000  # the most functions to read of a stack; Python limits the depth
 
 # The order of EventList. Events are sorted by begin. If several begin together, the longest comes first, as in torch.
 IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
-# CPU time is read from the column cpu_ns here, because device events also have this column, with the value 0.
+# The sums of ranges, but CPU time is the sum of the column cpu_ns. In device events this column is 0.
 _SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
 _SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
@@ -145,8 +145,8 @@ def event_frames(analysis: Analysis) -> EventFrames:
 
 
 def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int = 0) -> pl.DataFrame:
-    """Returns a row for each average of `key_averages()`, in its order. Sums are in nanoseconds and bytes. The sizes
-    and the stack (the innermost function first) are JSON, taken from the first event of the average."""
+    """Returns a row for each average of `key_averages()`, in the same order. Sums are in nanoseconds and bytes. The
+    sizes and the stack (the innermost function first) are JSON, taken from the first event of the average."""
     groups = events.groups(by_shapes, with_python=False, stack_depth=stack_depth, by_overload=False)
     cpu = events.source.cpu.select("is_async", "sizes", "function")
     firsts = cpu[[group.first for group in groups if group.is_cpu]].iter_rows()
@@ -165,7 +165,7 @@ def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int 
 
 
 class EventGroup:
-    """The sums of a group of events, their common properties, and the sort key of the first event (`place_of`)."""
+    """The sums and the common properties of a group of events, and the sort key of its first event (`place_of`)."""
 
     def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
         self.place = place

@@ -56,7 +56,8 @@ class EventList(MutableSequence[Event]):
         profile_memory: bool = False,
         with_flops: bool = False,
     ) -> None:
-        # The events of a trace are in `_columns` until one of them is changed. After that they are in `_objects`.
+        # A list made from a trace has its events in `_columns` until a program changes the list or an event. Then, as
+        # in any other list, the events are in `_objects`.
         self._columns: ColumnEvents | None = None
         self._objects: list[Any] = list(events)
         self._use_device = use_device
@@ -214,7 +215,8 @@ class EventList(MutableSequence[Event]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """Returns the events as text. `sort_by`: an attribute, the largest first. `time_unit`: s, ms or us."""
+        """Returns the events as text. `sort_by`: an attribute; the largest value comes first. `time_unit`: s, ms or
+        us."""
         if len(self) == 0:
             return ""
         options = TableOptions(
@@ -296,7 +298,7 @@ class EventList(MutableSequence[Event]):
         return list(export.STACK_METRICS)
 
     def export_stacks(self, path: str | Path, metric: str) -> None:
-        """Writes one line for each stack, with the time spent in it, as flame graph tools read them.
+        """Writes lines of a stack and the time spent in it, in the format that flame graph tools read.
 
         If the events of a trace have no stacks, an event's stack is the event and the events that contain it. In a list
         from load_kineto these include Python functions. Warns if the file is empty.

@@ -1,7 +1,7 @@
 """Defines EventRows, a block of consecutive rows of a trace. Each row is an event. When a program reads an attribute of
 one event, the attribute's column is converted to Python objects for the whole block.
 
-These objects exist as long as a program holds one of the block's events.
+These objects exist at least as long as a program holds one of the block's events.
 """
 
 from __future__ import annotations

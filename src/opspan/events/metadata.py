@@ -1,4 +1,5 @@
-"""Defines EventMetadata, kineto's data of a kernel, a copy or a collective as Python values, with torch's names."""
+"""Defines EventMetadata, which stores kineto's data of a kernel, a copy or a collective as Python values. The names of
+its fields are torch's."""
 
 from __future__ import annotations
 

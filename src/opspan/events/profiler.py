@@ -28,10 +28,10 @@ _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "e
 
 def profiler_columns(trace: Tables) -> EventColumns:
     """Returns the events of a trace. `analysis.attribute` must have added its columns to the trace."""
-    # Work stays with the op that launched it. The order matters: if spans have equal times, the function becomes the
-    # outermost, then comes the op, then the call into a library.
+    # The order of `spans` matters: if spans have equal times, the function becomes the outermost, then comes the op,
+    # then the call into a library.
     before = trace.functions.height
-    numbered = trace.ranges.with_columns(external_ids(trace.ranges).alias("op_id"))  # the ids of a Chrome trace
+    numbered = trace.ranges.with_columns(external_ids(trace.ranges).alias("op_id"))  # External ids of a Chrome trace
     spans = [trace.functions.select(_SPAN), numbered, trace.calls.select(_SPAN)]
     ranges = _with_args(pl.concat(spans, how="diagonal")).with_columns(
         (_col("end_tid") != _col("tid")).fill_null(value=False).alias("is_async"),  # torch's rule for async events
@@ -59,8 +59,8 @@ def numbered_engine(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Lists the text argument of a record_function as an input without sizes. As in torch, does so only if sizes were
-    recorded."""
+    """Gives each range with a text argument of record_function (`args`) one input that has no sizes and no type. As in
+    torch, does so only if sizes were recorded."""
     has_args = _col("args").is_not_null() & _col("sizes").is_null()
     if not ranges["args"].count() or not ranges["sizes"].count():
         return ranges

@@ -277,5 +277,5 @@ def _end_of_path(path: str, width: int) -> str:
 
 
 def _thousands(flops: int) -> float:
-    """Returns the logarithm of the number to the base 1000: at least 0, and at most the index of the largest unit."""
+    """Returns the logarithm of `flops` to the base 1000, but at least 0 and at most the index of the largest unit."""
     return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))

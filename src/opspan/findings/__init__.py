@@ -37,8 +37,8 @@ def apply_rules(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     for rule, evidences in zip(rules, results, strict=True):
         for evidence in evidences:
             ns = evidence.at_stake_ns
-            if ns is not None:  # a sum over threads may be longer than the run
-                ns = min(max(ns, 0), run.total_ns)
+            if ns is not None:
+                ns = min(max(ns, 0), run.total_ns)  # a sum over threads may be longer than the run
                 evidence = replace(evidence, at_stake_ns=ns)
             reported.append(Finding(rule, evidence, None if ns is None else run.share(ns), run.total_name))
     return sorted(reported, key=lambda finding: -(finding.evidence.at_stake_ns or 0))

@@ -1,15 +1,15 @@
-"""Finds the idle time of devices that waits of the host explain: the host had waited, so it launched work late.
+"""Finds how much of the devices' idle time comes from earlier waits of the host: after a wait, the host launches late.
 
     assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time) in which `cause` replaces the `causes`, for
         up to `amount` nanoseconds in each group of the columns `by`
-    after_waits(pieces, waits, steps, causes) -> pieces in which `wait` replaces the `causes` in the time that waits
-        explain
+    after_waits(pieces, waits, steps, causes) -> pieces in which the cause `wait` replaces the `causes`, for the time
+        that waits explain
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
-in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. If two waits
-are close together, both count. Idle time is not explained if the next work was launched before the wait ended. In a
-process with steps a wait counts until the first wait of the next step. If it counted longer, one long wait would
-explain idle time in all later steps. In a process without steps a wait counts until the next wait.
+in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. A gap is not
+explained if the work after it was launched before the wait ended. In a process with steps, the waits of a step add up,
+and count until the first wait of the next step. If they counted longer, one long wait would explain idle time in all
+later steps. In a process without steps, a wait counts until the next wait.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ of the driver outside of ops keep their names. If only the step is around the wo
 long Python function, or null. Work of devices counts for the op and the step that launched the work.
 
 Three things are not counted: compiling in steps after the first step; waiting of a thread for a device, for room in a
-full queue of launches, or for another thread; and collectives, which may wait for other ranks.
+full queue of launches, or for another thread; and collectives on devices, which may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _col = pl.col
 _STEP = (*PROCESS, "step")
 _ALIKE = (*PROCESS, "alike")  # a step is compared with steps of the same process that have the same work
 _WHAT = (*PROCESS, "what", "name")
-_LONG = 0.1  # share of the least more_ns of a step; the time of a shorter function counts for its caller
+_LONG = 0.1  # share of the smallest more_ns of all odd steps; the time of a shorter function counts for its caller
 _NO_OPS = ("module", "user", "step")  # in a range of these kinds, a call of the driver keeps its own name
 DEVICES = ("computing", "copying", "filling")
 

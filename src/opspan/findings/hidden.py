@@ -1,23 +1,24 @@
 """Estimates what a run would gain if computing hid its collectives, or if they took less time.
 
-    backward_ns(rows, work) -> for each collective, how long its device computed the backward until the launch of the
-        collective. Only work after the last work of a forward or an optimizer counts. Null if unknown
+    backward_ns(rows, work) -> for each collective, the sum of the durations of the backward kernels that were launched
+        before it on its device. Any other computing kernel resets the sum. Null if no kernel was launched before
     unhidden(rows) -> rank, pid, device_id, step, left_ns: how long collectives would stay exposed if they ran beside
         the backward
     savings_of(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took
         no time
     knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known. They are known
-        if each host has calls that synchronise, and if a queue with a known limit explains its slow launches
+        if each process has calls that synchronise, and if a queue with a known limit explains nearly all time of its
+        slow launches
 
 `rows` are collectives with the columns of `Run.collectives`. A collective is exposed while its device runs nothing
 else.
 
 A bucket of gradients can be sent when its part of the backward is done. So the first of n collectives could begin after
 1/n of the backward. The last one would stay exposed, because no computing is left to hide it. If the collectives take
-longer than the rest of the backward, the excess would stay exposed, too.
+longer than the rest of the backward, the excess would stay exposed. The longer of these two times is left_ns.
 
-A run gains at most the time that its host waited for devices, because a faster device does not help a host that never
-waits.
+A process gains at most the time that its host waited for devices, and the time of the work after its last launch. A
+faster device does not help a host that never waits.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from opspan.findings.lateness import waited_ns
 
 _col = pl.col
 _NEARLY = 0.9
-_HARDLY = 0.01  # share of a process's time: if launches waited for less than this in sum, no finding changes
+_HARDLY = 0.01  # share of a process's time: slow launches without an explanation may take this much in sum
 _LONG = 4  # a launch is unusually long if it takes more than this many times the usual time of its name
 
 
@@ -54,8 +55,8 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
 
 
 def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns only steps in which nearly all exposed time belongs to collectives that began after the whole backward.
-    In all other steps collectives already overlap with the backward, so the network is too slow."""
+    """Returns only steps in which nearly all exposed time belongs to collectives that were launched after the whole
+    backward. In all other steps collectives already overlap with the backward, so the network is too slow."""
     at = [*DEVICE, "step"]
     rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
     rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
@@ -78,7 +79,7 @@ def savings_of(analysis: Analysis) -> pl.DataFrame:
     trace, waits = analysis.attributed, analysis.waits
     drains = waits.filter(_col("why").is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
     calls, long = _launching(analysis)
-    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # the time after the last launch
+    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # the end of the last launch
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
     columns = [*PROCESS, "start_ns", "end_ns"]

@@ -44,7 +44,8 @@ def _functions(run: Run, pieces: pl.DataFrame) -> str | None:
 
 
 def _frames(run: Run, pieces: pl.DataFrame) -> str | None:
-    """Returns the function that is innermost in most samples of threads, taken while the thread launched too late."""
+    """Looks at the stacks that were sampled while their thread launched too late. Returns the most frequent innermost
+    function."""
     samples = run.analysis.tables.samples.drop_nulls(("time_ns", "stack"))
     if not samples.height:
         return None

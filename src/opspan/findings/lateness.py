@@ -4,8 +4,8 @@
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  time in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
-        late_ns     waited_ns without waiting that has other reasons: ranks start at different times, or a pipeline
-                    fills whose stages have the same work
+        late_ns     the part of waited_ns that comes from late ranks, and not from a start at different times or from
+                    filling a pipeline whose stages have the same work
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
     late_by_far(lateness) -> rank, pid, device_id, component, step of the places that came far later than most in a step
     loss_to(lateness, some) -> component, step, ns: the time that other places lose by waiting for the places `some`. If
@@ -20,7 +20,7 @@ the difference. This includes transfers that a place would have hidden if it had
 
 In a pipeline each stage waits while the first stages fill the pipeline, and while the last stages drain it. Stages with
 the same work wait equally long for that. So a stage lost only the difference between its exposed time and the least
-exposed time of a stage. The waiting alone would be a wrong measure, because stages in the middle have neighbours on
+exposed time of all stages. The waiting alone would be a wrong measure, because stages in the middle have neighbours on
 both sides and wait less. A waiting stage may also be held up itself, for example while it takes memory or loads kernels
 in a warm-up. That time counts as lateness of the stage itself, so it is subtracted from the waiting.
 """
@@ -88,7 +88,7 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
     # In the first step, ranks also wait because they begin at different times, and because the pipeline is still empty.
-    # So its late_ns is limited to the largest late_ns of the other steps.
+    # So late_ns of the first step is limited to the largest late_ns of the other steps.
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
@@ -151,8 +151,8 @@ def _usual_ns() -> pl.Expr:
 
 
 def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """Returns component, step and ns. Every place that is not in `some` waited at least `ns` longer than the place that
-    waited least."""
+    """Returns component, step and ns: the least late_ns of the places that are not in `some`, minus the least late_ns
+    of all places. Each of the other places lost at least this time."""
     step = ["step"] if "step" in some.columns else []
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)

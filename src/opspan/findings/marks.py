@@ -1,11 +1,12 @@
 """Recognises ranges whose names alone show a cause of idle time. Each function takes ranges with their parents.
 
-is_compiling(ranges) -> Boolean: whether a range is in a range in which torch compiles
-is_in_fallback(ranges) -> Boolean: whether a range is in an op that the host runs because a device lacks a kernel
+is_compiling(ranges) -> Boolean: whether a range is, or is in, a range in which torch compiles
+is_in_fallback(ranges) -> Boolean: whether a range is, or is in, an op that the host runs because a device lacks a
+    kernel
 compiled_times(ranges, is_compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost compiling
     ranges, and the times of compilations that only marks (very short ranges) show
-is_step_range(ranges, steps) -> Boolean: whether a range is a step, by its kind or by the name of a step; null
-    if the range has neither a kind nor a name
+is_step_range(ranges, steps) -> Boolean: whether a range is a step, by its kind or by the name of a step; may be null if
+    the range has no kind or no name
 after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
 """
 

@@ -22,13 +22,14 @@ THRESHOLD = 0.01  # share of the run's time: kinds of outliers that cost less ar
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
 _MOST = 0.25  # share of the steps: if more steps are outliers of one kind, the kind is not reported
-_NEARLY = 0.5  # share of the largest growth in a step: growth of at least this share explains the outlier, too
+_NEARLY = 0.5  # share of the largest growth in a step: smaller growth of at least this share explains the step, too
 _KINDS = 3  # at most this many kinds of outliers are reported
 
 
 @dataclass(frozen=True)
 class OutlierKind:
-    # rows of Run.step_times with usual_ns (the median of the process's steps with the same work) and more_ns
+    # rows of Run.step_times with usual_ns (the median of the process's steps with the same work) and more_ns (how much
+    # longer the step took)
     steps: pl.DataFrame
     excess: pl.DataFrame  # the growth in these steps (growth.py)
     change: Change  # a change of the run: all work that took longer takes its usual time instead
@@ -41,9 +42,9 @@ def outlier_kinds(run: Run) -> list[OutlierKind]:
 
 
 def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
-    """Returns rows as Run.rows_in_usual_steps does. If usual steps have such rows, includes the rows of outliers. If
-    only outliers have such rows, the rows are the cause of the outliers. Then leaves out the rows in outliers that
-    another finding reports."""
+    """Returns the rows that begin in steps, also in outliers, with the step's name as `step`. If no usual step has
+    rows, the rows are what makes the outliers longer. Then leaves out the rows of outliers for which there is a finding
+    (`outlier_kinds`)."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
     inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)
@@ -81,7 +82,7 @@ def _kinds(run: Run) -> Iterator[OutlierKind]:
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:
     """Finds the name whose work took the most extra time over all steps. Returns the steps in which this name has at
-    least half of the extra time of the name with the most. All calls of the driver count as one name."""
+    least half as much extra time as any other name. All calls of the driver count as one name."""
     what = pl.when(_col("what") != "calling").then("name")
     sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
     most = sums.group_by("what", "name").agg(_col("more_ns").sum())

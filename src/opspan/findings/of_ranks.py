@@ -1,7 +1,7 @@
 """Reduces each rank to small data frames, so that rules can compare ranks that were analysed one by one.
 
 rank_parts(run) -> the Parts of one rank
-RunOfRanks(parts) -> a Run over all ranks, with only the properties that these rules use
+RunOfRanks(parts) -> a Run over all ranks, with only the properties that rules need to compare ranks
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RunOfRanks(Run):
     def __init__(self, parts: Parts) -> None:
         rows = {name: part.rows for name, part in parts.items()}
         self.times, self.devices_used, self.savings = rows["times"], rows["processes"], rows["saves"]
-        # These rules use only the number of steps, so the content of the rows does not matter.
+        # Rules that compare ranks use only the number of steps, so the content of the rows does not matter.
         self.steps = pl.DataFrame({"step": pl.int_range(rows["steps"]["steps"][0], eager=True)})
         self._own_collectives = rows[COLLECTIVES]
 

@@ -13,8 +13,8 @@ _col = pl.col
 
 def paces(analysis: Analysis) -> pl.DataFrame:
     """Returns a row for each process: rank, pid, apart_ns, work_ns, launches, short. `apart_ns` is the median time
-    between launches on a thread. `work_ns` is the median time of the launched work. `short` is the number of launches
-    that take longer than their work."""
+    between launches on a thread. `work_ns` is the median time of the launched work. `launches` counts launches, and
+    `short` those that take longer than their work."""
     rows = analysis.delays.select("call", "work", "is_short")
     calls, work = analysis.attributed.calls, analysis.attributed.work
     is_called = np.zeros(calls.height, dtype=bool)

@@ -22,7 +22,7 @@ from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _TIMES = (*PROCESS, "start_ns", "end_ns")
-_ALIKE = 0.5  # share of the usual pause in a range: shorter pauses are not changed
+_ALIKE = 0.5  # share of the usual late pause in ranges of the same name: shorter pauses are not changed
 
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:
@@ -36,7 +36,8 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     late = distinct(pieces, (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _pieces_between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
     rows = look_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
-    # Also shorten pauses of the same range that leave no device idle, because they cost the host the same time.
+    # Also shorten pauses that leave no device idle in ranges of the same name, because they cost the host the same
+    # time.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())
     alike = run.rows_in_usual_steps(rows.filter(_col("is_late").is_null()), odd=True)
@@ -63,8 +64,9 @@ def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _other_times(run: Run) -> pl.DataFrame:
-    """Returns the times of hosts that other rules report: compiling, ops that a device lacks kernels for, loading data,
-    an optimizer that steps parameter by parameter, taking memory from the driver, and loading code."""
+    """Returns the hosts' times that other rules report: compiling, ops that a device lacks kernels for, loading data,
+    an optimizer that steps parameter by parameter, taking memory from the driver or giving it back, and loading
+    code."""
     ranges = run.ranges
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
     is_other = _col("phase").is_in(phases).fill_null(value=False)

@@ -1,5 +1,5 @@
-"""Defines Rule, which looks for one problem in a run, and Finding, the result. Both are records without logic, except
-the function of a rule."""
+"""Defines Rule, which looks for one problem in a run, and Finding, the result. A rule is data, except for its function
+`look`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Evidence:
     end of a number's name is its unit (_ns, _bytes, _share); a number without a unit is a count. `ops`, `modules`,
     `lines` and `steps` are sorted by their time, the longest first."""
 
-    at_stake_ns: int | None  # time at stake in one process; None if the trace does not show it
+    at_stake_ns: int | None  # how much sooner the run would have ended without the problem; None if unknown
     figures: Mapping[str, int | float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     confidence: Confidence = "likely"
@@ -91,7 +91,7 @@ def name_totals(sentence: str) -> str:
 
 def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
     """Returns rank, pid, start_ns and end_ns of the longest rows, in order of time. Rows with the same number in the
-    column `once` belong to one range."""
+    column `once` count as one row."""
     longest = rows.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     # Drop shorter rows first, because sorting a million rows to find a few takes long.
     ns = longest["ns"]

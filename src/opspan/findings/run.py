@@ -1,7 +1,7 @@
-"""Presents a run to rules: the analyses of a trace, limited to usual steps.
+"""Presents a run to rules: the analyses of a trace, mostly limited to usual steps.
 
-An outlier is a step that took longer than the others. One rule reports outliers. Other rules do not count the time of
-outliers. Otherwise a single pause of the machine would be reported as idle time, launches, data loading and waits.
+An outlier is a step that took longer than the others. One rule reports outliers. Others do not count what only outliers
+have. Otherwise a single pause of the machine would be reported as idle time, launches, data loading and waits.
 
 Time at stake is how much sooner the run would have ended without a problem. Processes run side by side, so only the
 process that lost most time counts (`longest`). A sum over the devices of a process is divided by their number.
@@ -50,7 +50,7 @@ class Run:
 
     @shared_property
     def ranges(self) -> pl.DataFrame:
-        """Returns the ranges without points in time, with row numbers (`row`) and only the columns that rules need."""
+        """Returns the ranges, except points in time, with row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
         rows = rows if self._lines is None else rows.with_columns(self._lines[0])
@@ -184,13 +184,13 @@ class Run:
 
     @shared_property
     def kernels(self) -> pl.DataFrame:
-        """Returns the work that usual steps launched. The work itself may run during a later step, because the host
-        does not wait for it."""
+        """Returns the kernels and copies that usual steps launched. They may run during a later step, because the host
+        does not wait for them."""
         return self.rows_in_usual_steps(self.busy, self._launched)
 
     @shared_property
     def computing(self) -> pl.DataFrame:
-        """Returns the kernels of all steps except collectives."""
+        """Returns the kernels of all steps, but no collectives."""
         return only(self.all_kernels, _col("what") == "computing")
 
     @shared_property
@@ -289,7 +289,7 @@ class Run:
     def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Adds the columns that `collectives` has. A collective counts for the step that launched it, even if it runs
         during a later step."""
-        # If the run uses devices, the rule for Gloo reports collectives of the host.
+        # Leaves out collectives of the host in a run with devices, because the rule for Gloo reports them.
         is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
         rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
         trace = self.analysis.attributed
@@ -316,9 +316,9 @@ class Run:
 
     @shared_property
     def idle(self) -> pl.DataFrame:
-        """Returns the idle time in usual steps: a row for each part of a gap with one range and cause. Columns: gap,
-        range, ns, rank, pid, device_id, `cause`, `wait` (the reason), start_ns, end_ns and launched_ns of the gap, op,
-        module, phase, step."""
+        """Returns the idle time in usual steps: each row is a part of a gap, with one range and one cause. Columns:
+        gap, range, ns, rank, pid, device_id, `cause`, `wait` (why the host waited), op, module, phase, step, and the
+        gap's start_ns, end_ns and launched_ns."""
         gaps = self._gaps
         pieces = cut_at(self.steps, self.analysis.attributed, self.analysis.gaps, self.analysis.idle)
         pieces = only(pieces, ~gaps["is_start"].gather(pieces["gap"])).with_row_index("piece")
@@ -346,9 +346,9 @@ class Run:
 
     @shared_property
     def _gaps(self) -> pl.DataFrame:
-        """Returns the gaps (times in which a device was idle). `is_start` says whether a gap is in the start of a
-        program without steps. `launched_ns` is when the work after the gap was launched, or null if that was not late.
-        `held_ns` is how long the host took memory or loaded code until that launch."""
+        """Returns the gaps (times in which a device was idle). `is_start`: whether a process without steps begins with
+        this gap. `launched_ns`: when the work after the gap was launched; null if not during the gap. `held_ns`: how
+        long calls (`holds`) held up the launching thread in the gap until that launch."""
         held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
@@ -369,10 +369,10 @@ class Run:
 
     @shared_property
     def drains(self) -> pl.DataFrame:
-        """Returns the waits of launching threads after which a device may be idle. `wait` is the reason of a wait, and
-        `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs because a device
-        lacks a kernel, because these waits count for that op. In a process without steps, also leaves out waits before
-        the first work of a device."""
+        """Returns the waits after which a device may be idle, on threads that launch work. `wait` is the reason of a
+        wait, and `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs because
+        a device lacks a kernel, because these waits count for that op. In a process without steps, also leaves out
+        waits before the first work of a device."""
         waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))

@@ -1,13 +1,14 @@
 """Computes how much sooner a run would have ended after a change, by replaying the run (analysis/sooner.py).
 
-    saved_ns(run, change, threshold) -> ns; 0 if the change is less than the share `threshold` of the run's time
+    saved_ns(run, change, threshold) -> ns; 0 if the change cannot save the share `threshold` of the run's time
     in_time_ns(run, late) -> ns that are saved if no process has to wait for the processes `late` (rank, pid)
     rows_that_gain(run, rows, change, least_ns) -> the rows of the processes that would end sooner by at least least_ns
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
     scale(stretches, work) -> Change: stretches and work take their time multiplied by their column `factor`
     leave_out(run, stretches, work, waits) -> Change: threads skip the times `stretches` (rank, pid, tid, start_ns,
-        end_ns) and `waits` (same columns). The rows `work` are not launched and not run
+        end_ns) and, in `waits` (same columns), the time in which a device works. The rows `work` are not launched and
+        not run
     merge(run, rows) -> Change: pieces of work with the same `of` become one piece, launched by the call of the
         first piece
 
@@ -67,7 +68,8 @@ def _sum_by_process(processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _most_ns(run: Run, change: Change) -> float:
-    """Returns an upper bound of what a change saves: the sum of all savings, as if nothing ran in parallel."""
+    """Returns an upper bound of what a change saves: the largest sum of one process's savings, as if nothing in the
+    process ran in parallel."""
     ns = (length() * (1 - _col("factor").clip(0, 1))).clip(0, _LONGEST).round().cast(pl.Int64)
     work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
     rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])
@@ -132,7 +134,7 @@ def merge(run: Run, rows: pl.DataFrame) -> Change:
 
 
 def spans_around(run: Run, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Takes ranges with the columns `range`, the number of a row in the trace's ranges, and `of`."""
+    """Takes ranges with the columns `range` (the number of a row in the trace's ranges) and `of`."""
     ranges = ranges.drop_nulls().unique("range")
     rows = run.trace.ranges.select(_TIMES)[ranges["range"]].hstack([ranges["of"]])
     return rows.group_by(*THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(_TIMES)

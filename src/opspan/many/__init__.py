@@ -9,5 +9,6 @@ contrast, `opspan.load` reads a few files as one trace, and keeps the whole trac
     ranks.py      defines load_many, and Ranks, the object that load_many returns
 """
 
-# Up to this many files are read as one trace, or in this process, unless the user chooses otherwise.
+# If there are at most this many files, the command line reads them as one trace, and load_many reads them in this
+# process if they are also small. The user can choose otherwise.
 FEW = 4

@@ -1,5 +1,5 @@
-"""Defines tasks, which ask questions about some files, and their answers. Both are small, and another machine can run
-or read them.
+"""Defines tasks, which ask questions about some files, and the answers. Both are small, so another machine can run the
+tasks.
 
     answers = answered(Task(files, ReadOptions(), (("idle", Options("op")),)))
 

@@ -21,7 +21,7 @@ _COPY = "aten::copy_"
 # These are names of kernels that cast:
 # void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16tofloat32_copy_kernel_cuda(...)...
 # void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
-# float8_copy_kernel_cuda also copies float8 to float8, which is not a cast.
+# float8_copy_kernel_cuda is left out, because it also copies float8 to float8, which is not a cast.
 _KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
 # Ops that only cast or copy. The op that needs the cast calls these ops.
 _PASSES_ON = (
@@ -67,8 +67,8 @@ def _host_casts(run: Run) -> pl.DataFrame:
 
 
 def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `is_known`, whether the file has the element types of both tensors of a copy, and `cast`, the two types if
-    they differ."""
+    """Adds `is_known` (whether the file has the element types of both tensors of a copy) and `cast` (the two types if
+    they differ)."""
     types = run.trace.ranges["input_types"].gather(rows["range"]).cast(pl.String).alias("types")
     rows = rows.with_columns(types)
     casts = [(text, *_cast(text)) for text in types.unique().drop_nulls()]
@@ -95,7 +95,7 @@ def _cast(types: str) -> tuple[bool, str | None]:
 
 
 def _outermost_casts(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns, for each cast, the outermost op around the cast that only casts or copies."""
+    """Returns, for each cast, the outermost of the ops around it that only cast or copy, such as aten::to."""
     ranges = run.trace.ranges
     passes_on = _passes_on(ranges)
     return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)
@@ -108,7 +108,8 @@ def _passes_on(ranges: pl.DataFrame) -> pl.Series:
 
 
 def _causes(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns for each cast the name of the op that needs it. If the cast is in a backward, this is the forward op."""
+    """Returns for each cast the name of the op that needs it. If a cast in a backward has no such op around it,
+    searches around the forward op instead."""
     ranges = run.trace.ranges
     names = ranges["name"].unique()
     is_optimizer = ranges["name"].is_in(names.filter(names.cast(pl.String).str.starts_with("Optimizer.step")).implode())

@@ -200,7 +200,8 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
     own = rows.with_columns(own_ns=own_ns, bare_ns=bare_ns).sort("start_ns")
-    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # other collectives are only exposed between two kernels
+    # Leave out collectives with hardly any exposed time, such as the gap between two kernels.
+    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
     exposed_ns = run.per_process(steps, "bare_ns")
     # After merging, one collective would stay exposed.

@@ -59,7 +59,8 @@ def _again_in_trace(run: Run, threshold: float, logged: Evidence | None) -> Iter
 
 
 def _logged_again(run: Run) -> Evidence | None:
-    """Returns what logs say about the process with the function whose repeated compilations took longest."""
+    """Finds the function whose repeated compilations took longest, and returns what logs say about the function's
+    process."""
     rows = compiled_again(run.trace)
     if not rows.height:
         return None

@@ -15,7 +15,7 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
-_MOSTLY = 0.5  # at least this share of the copies of one size to the device must bring back data from the device
+_MOSTLY = 0.5  # for each size, at least this share of the copies to the device must bring data back
 _LEAST = 4096  # bytes; smaller copies are single values and shapes, which often have the same size by chance
 
 
@@ -36,7 +36,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         check_sortedness=False,
         suffix="_down",
     )
-    # Data that was copied to the host counts as copied back once, by the first copy to the device that follows.
+    # A copy to the host is matched with only the first copy to the device that follows it.
     is_back = _col("down_ns").is_not_null() & _col("down_ns").is_first_distinct().over("of")
     back = back.with_columns(is_back=is_back)
     # Leave out sizes for which most copies to the device carry new data. For these sizes, inputs and results are

@@ -12,7 +12,7 @@ from opspan.findings.run import Run
 from opspan.findings.saved import leave_out, rows_that_gain, saved_ns
 
 _col = pl.col
-_KNOWN = ("pageable", "pinned")  # kinds of host memory
+_KNOWN = ("pageable", "pinned")  # the kinds of host memory that a finding names
 _ALIKE = (*PROCESS, "op", "bytes", "copy_from", "copy_to")
 _HOST = (*_KNOWN, "host", "unknown host")
 

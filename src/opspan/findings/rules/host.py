@@ -11,9 +11,10 @@ from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 
 _col = pl.col
-_LEAST_NS = 500_000  # Python code of an optimizer or a loader may run for some 300 us without an op
+_LEAST_NS = 500_000  # shorter pauses do not count: optimizers and loaders may run for some 300 us without an op
 _OPS = ("op", "script", "static_op", "static_model")
-# Ranges that compute without calling ops. The backward's other nodes contain ops, or Python code of the program.
+# Ranges that compute without calling ops. Nodes of the backward with other names contain ops, or Python code of the
+# program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
 _MANY = 0.25  # share of the steps: a place counts if at least this share of the steps pauses there
@@ -47,8 +48,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _pauses(run: Run) -> pl.DataFrame:
-    """Returns the times of more than _LEAST_NS in usual steps in which no thread of the process ran an op or a
-    collective, loaded data or compiled: rank, pid, step, start_ns, end_ns, ns."""
+    """Returns the pauses in usual steps: times longer than _LEAST_NS in which no thread of the process ran an op or a
+    collective, loaded data or compiled. Columns: rank, pid, step, start_ns, end_ns, ns."""
     span = (*PROCESS, "start_ns", "end_ns")
     works = run.ranges.filter(_col("kind").is_in(_OPS) | (_col("phase") == "data"))
     others = (run.compilations, run.analysis.collectives, run.ranges_named(_COMPILED))
@@ -71,8 +72,9 @@ def _pauses(run: Run) -> pl.DataFrame:
 
 
 def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Adds `module`, `op` and `place` for the innermost module, backward node or user's range that covers most of each
-    pause. For pauses outside of such ranges, `place` is the op that ended last before the pause."""
+    """Adds `module`, `op` and `place`. They name the innermost module, backward node or user's range that covers at
+    least half of the pause. If there is none, `op` and `place` name the range, other than a step, that ended last
+    before the pause."""
     rows = run.ranges.filter(_col("kind").is_in(_WHERE)).drop_nulls("end_ns")
     rows = rows.select(*PROCESS, "name", "kind", "module", "start_ns", "end_ns")
     pauses = pauses.with_row_index("pause")

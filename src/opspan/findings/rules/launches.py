@@ -16,7 +16,8 @@ from opspan.findings.run import Run, top
 from opspan.findings.saved import merge, saved_ns
 
 _col = pl.col
-# The longest gap, as a multiple of the usual time between launches. In a longer gap the host did something else.
+# The longest gap that slow launching explains, as a multiple of the usual time between launches. In a longer gap the
+# host did something else.
 _PACES = 10
 _PART = 0.3  # share of the threshold: with less idle time the rule does not look for pauses
 _SEVERAL = 3  # least number of kernels of an op; two are usual, because the second may sum up the first's products
@@ -26,9 +27,9 @@ _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the idle time before and during launches, and how fast its processes launch (findings/paces.py). With
-    `is_bound`, returns only idle time in short gaps (at most _PACES times the usual time between launches) of processes
-    that launch more slowly than their devices work. Without `is_bound`, returns the rest."""
+    """Returns the idle time before and during launches, and the paces (findings/paces.py) of the processes that have
+    such time. With `is_bound`, returns only idle time in short gaps (at most _PACES times the usual time between
+    launches) of processes that launch more slowly than their devices work. Without `is_bound`, returns the rest."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = look_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)

@@ -1,4 +1,4 @@
-"""A rule about forward ops that run again in the backward. Checkpointing does so, because it takes less memory.
+"""A rule about forward ops that run again in the backward. Checkpointing runs them again to save memory.
 
 Torch gives a sequence number (`seq`) to each op that will have a backward. Without checkpointing, no op inside a
 backward has such a number. With checkpoint(use_reentrant=True), a forward op that runs again and its backward are
@@ -73,7 +73,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     if not will_have.height:
         return nothing
     nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
-    # Find the last op with a seq that the node calls directly. All later ops compute gradients.
+    # Find, among the ops that a node calls directly, the last one with a seq. All later ops compute gradients.
     until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
     own = own.join(nodes.unique("node").join(until, on="node"), on="node")
     is_again = _col("start_ns") <= _col("until_ns")

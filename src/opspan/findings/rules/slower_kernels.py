@@ -17,7 +17,7 @@ _LEAST = 32  # least number of runs of a kernel; fewer runs do not show a change
 _PARTS = 8  # a kernel's runs, in order of time, are divided into this many equal parts
 _LONGER = 1.1  # least factor by which a kernel got slower; smaller changes have many reasons
 _MIRRORED = 3  # least ratio of the time lost after the quickest part to the time lost before it; chance gives 1
-_CHANCE = 2.33  # number of standard deviations that values in random order exceed once in a hundred times
+_CHANCE = 2.33  # limit in standard deviations: with values in random order, chance exceeds it once in a hundred times
 _MOST = 0.8  # share of the compared kernels' time: if at least this share is slower, the whole device got slower
 
 
@@ -118,9 +118,9 @@ def _levels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_in_order(rows: pl.DataFrame) -> bool:
-    """Returns whether, on some device, steps take about as long as the step before. If only the batches differ, a slow
-    step is often followed by a quick one. Von Neumann's test compares the squared differences between neighbours with
-    the squared differences from the mean."""
+    """Returns whether, on some device, each step takes about as long as the step before. If only the batches differ, a
+    slow step is often followed by a quick one. Von Neumann's test compares the squared differences between neighbours
+    with the squared differences from the mean."""
     count, level = _col("level").len(), _col("level")
     ratio = (level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum()
     most = 2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt())

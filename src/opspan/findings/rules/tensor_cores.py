@@ -1,7 +1,8 @@
 """Rules about matrix products and convolutions that do not run on tensor cores, or whose sizes do not fit tensor cores.
 
 A product is a kernel that multiplies matrices or convolves; its name shows that. The input types of its op show the
-type of the numbers. If these are unknown, or the op is not a product, the kernel's name also shows the type.
+type of the numbers. If they are unknown, or the op neither multiplies nor convolves, the kernel's name may show the
+type.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ _LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     """Returns the kernels among `which` that multiply. Their column `number` is the type of the numbers (half, single
-    or another), null if unknown. The result is empty if the kernels take too little time, or if it is unknown whether
-    many kernels of the run use tensor cores."""
+    or another), null if unknown. The result is empty if the kernels take too little time, or if for more than a tenth
+    of the kernels' time it is unknown whether tensor cores were used."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
@@ -124,8 +125,8 @@ def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run,
 def _evidence(
     run: Run, rows: pl.DataFrame, threshold: float, word: tuple[str, str], confidence: Confidence
 ) -> Iterator[Evidence]:
-    """Yields the evidence if halving the time of these kernels would let the run end much sooner. `word` is the name
-    of a placeholder in the rule's sentence, and the column with the text that replaces the placeholder."""
+    """Yields the evidence if halving the time of these kernels would let the run end much sooner. `word` is a pair: a
+    placeholder in the rule's sentence, and the column with the text that replaces it."""
     saving = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
     at_stake = saved_ns(run, reduce(run, saving, "saved_ns"), threshold)
     if run.matters(at_stake, threshold):
@@ -149,8 +150,8 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
     known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
     # With a size of 1 a matrix is a vector, and padding its sizes does not help.
     rows = _rows_of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    # Kernels in replays of a CUDA graph have no op. They are recognised because kernels that ops launched before the
-    # capture have the same names and grids.
+    # Kernels in replays of a CUDA graph may have no sizes. They count if all kernels of the same name and grid with
+    # known sizes are in `rows`.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
     rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
     yield from _evidence(run, rows.drop("step"), threshold, ("sizes", "sizes"), "possible")

@@ -1,4 +1,4 @@
-"""Rules about calls inside a step that let the device run out of work, or hold up the host each time."""
+"""Rules about calls in which the host waits: for a device, which then runs out of work, or for the driver."""
 
 from __future__ import annotations
 
