@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from opspan.emit import modules, notices, phase_tags, ranges, thread_tags, unharmed
+from opspan.emit import module_tags, modules, notices, phase_tags, ranges, thread_tags, unharmed
 from opspan.emit.changes import active, change
-from opspan.emit.compiled import compiling
+from opspan.emit.compiled import compiling, skip_functions_of
 from opspan.emit.module_tags import ModuleTags
 from opspan.emit.thread_tags import MOST_VALUES, OTHER, ThreadTags
 from opspan.errors import AlreadyActive, UsageError
@@ -124,6 +124,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._undo.callback(active.pop, _NUMBER, None)
         self._thread_tags = tags
         if "phase" in self.by or "module" in self.by:
+            skip_functions_of(module_tags, thread_tags)
             watcher = ModuleTags(tags, named="module" in self.by, forward="phase" in self.by)
             self._undo.callback(modules.unwatch)
             self._undo.callback(tags.cut, 0)
