@@ -84,5 +84,6 @@ def _actions() -> Any:
 
 
 def is_active(action: object) -> bool:
-    """Returns whether an action labels. The enum may also be torch.profiler's, which has the same names."""
+    """Returns whether steps with this action are labelled. The enum may also be torch.profiler's, which has the
+    same names."""
     return getattr(action, "name", None) in ("RECORD", "RECORD_AND_SAVE")
