@@ -126,7 +126,7 @@ def _leave(frame: _Frame, outputs: object) -> None:
     try:
         stack = _stack()
         depth = len(stack) - 1
-        # The frame is mostly on top of the stack. Frames above it have not ended, for instance if a greenlet was
+        # The frame is usually on top of the stack. Frames above it have not ended, for instance if a greenlet was
         # switched away from inside a call.
         while depth >= 0 and stack[depth] is not frame:
             depth -= 1

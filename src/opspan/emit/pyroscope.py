@@ -136,7 +136,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._name_run()
 
     def _name_run(self) -> None:
-        """Sends the run's id once to each listening tool and recording, so that their trace can be matched with the
+        """Sends the run's id once to each listening tool and recording, so that their traces can be matched with the
         samples that have this id."""
         listening = ranges.listening()
         if listening & ~self._listened:

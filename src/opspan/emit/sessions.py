@@ -251,7 +251,7 @@ class Session:
         elif self._labelling is not None and isinstance(self._labelling.by, TorchEmitter):
             self._turn(False)  # torch's emitter cannot learn that the session has ended
         elif self._steps is not None:
-            self._turn(True)  # stays on here; native code pauses and resumes it whenever the owner does
+            self._turn(True)  # labelling stays on here; native code pauses and resumes it whenever the owner does
 
     def _nobody_listens(self) -> str:
         why = tools.problem(self._sink) or f"no {self._sink.name.upper()} tool is attached to this process"

@@ -104,7 +104,7 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """Prepares a new cycle. `trace` and `events` no longer return the previous one."""
+        """Prepares a new cycle. Forgets the previous cycle, except its events if `acc_events` is set."""
         from torch.profiler import ProfilerActivity
 
         has_cpu = ProfilerActivity.CPU in self.activities
