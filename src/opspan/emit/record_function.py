@@ -21,7 +21,7 @@ from opspan.emit.annotate import Annotation
 from opspan.emit.compiled import compiling, torchs_range
 from opspan.emit.ranges import Ref
 
-_WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # ends a range faster, without overrides of torch functions
+_WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides make the end of a range slow
 _NOT_COPIED: Final = ("_ref", "run_callbacks_on_exit")
 _enter: Any = torch.ops.profiler._record_function_enter_new.default
 _exit: Any = torch.ops.profiler._record_function_exit._RecordFunction
