@@ -1,11 +1,11 @@
 """annotate and mark: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
 
 A range around plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a
-generator may pause while other code runs on its thread. So its range is not on the thread's stack, and is ended by its
-id.
+generator may pause while other code runs on its thread. So the range around it is not on the thread's stack. This range
+has an id, and is ended by this id.
 
-torch.compile may trace every function that user code calls. So each of our functions asks `compiling()` first and
-returns, and torch.compile never reaches the code after that.
+torch.compile may trace every function that user code calls. So each of our functions begins with `if compiling()`, and
+returns there while torch.compile traces it. The code after that is never traced.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Annotation:
         self._color = color
         self._category = category
         self._payload = payload
-        self._ref: Ref = None  # created when somebody listens
+        self._ref: Ref = None  # created at the first use that needs it
         # For each thread, a linked list of its open pushes: the result of the innermost push, and the rest of the list.
-        # A thread has no entry if nobody listened. Then it has pushed nothing, and pops nothing.
+        # A thread without an entry has pushed nothing, and pops nothing.
         self._pushed: dict[int, tuple[Any, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,8 +88,8 @@ class Annotation:
     def __enter__(self) -> Annotation:
         if compiling():
             return self
-        # A block inside an open block needs an entry even if nobody listens any more. Otherwise its end would pop the
-        # range of the outer block.
+        # A block inside an open block needs an entry even if nobody listens any more. Otherwise the end of the inner
+        # block would pop the range of the outer block.
         if self._listening() or self._pushed or self.name is None:
             pushed, thread = self._push(self._ref or self._ensure_ref()), get_ident()
             self._pushed[thread] = (pushed, self._pushed.get(thread))
@@ -154,11 +154,11 @@ def annotate(
 
     Functions, coroutine functions, generators and async generators can be decorated. In a coroutine prefer `async
     with`, because a plain `with` that awaits inside is pushed on the thread's stack, where other tasks push as well.
-    Without a tool or a session it costs nothing.
+    Without a tool or a session, a range costs almost nothing.
 
     Args:
         name: what the range is called; a decorator without a name takes the function's name.
-        color: a name such as "green", "#rrggbb" or 0xAARRGGBB.
+        color: either "#rrggbb", or 0xAARRGGBB, or a name such as "green".
         category: a word by which tools group ranges.
         payload: a number of 64 bits that is shown with the range.
     """
@@ -194,12 +194,13 @@ annotate.__prepare_scriptable__ = for_torchscript("annotate")  # type: ignore[at
 
 
 def _again(*args: Any) -> Annotation:
-    """Creates a copied or unpickled annotation. It has torch's base class only if torch is imported here."""
+    """Creates a copied or unpickled annotation. Its class has torch's class as a base only if this process has imported
+    torch."""
     return of_torch(Annotation)(*args)
 
 
 def color_of(color: int | str | None) -> int:
-    """Returns the colour as ARGB. A colour without an alpha value is opaque."""
+    """Returns the colour as ARGB; 0 means no colour. A colour without an alpha value is opaque."""
     if color is None:
         return 0
     if isinstance(color, str):

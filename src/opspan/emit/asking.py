@@ -4,8 +4,9 @@
     {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": [], "ended": false}     the reply
     {"error": "one sentence"}                                                     or an error instead
 
-To end the recording early, the requester stops sending through the socket. Neither side trusts the other. So a line has
-a limited length, its fields must have the right types, and each side asks the kernel for the user at the other end.
+To end the recording early, the requester shuts down its sending half of the socket. Neither side trusts the other. So a
+line has a limited length, its fields must have the right types, and each side asks the kernel for the user at the other
+end.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ S = TypeVar("S", "Request", "Reply")
 @dataclass(frozen=True)
 class Request:
     folder: str  # absolute, because the listening process may have another working directory
-    steps: int  # how many steps to record. 0: the recording lasts for `seconds`
-    seconds: float  # the most seconds that the recording lasts
+    steps: int  # how many steps to record; 0: record for `seconds`
+    seconds: float  # the recording ends after this time at the latest
     shapes: bool
     stacks: bool
     memory: bool
     modules: bool
-    devices: bool  # whether to record devices, if the process uses any
+    devices: bool  # whether to record the work of devices, if the process uses any
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Reply:
     file: str
     steps: int  # how many steps were recorded from begin to end
     ranges: int
-    notes: list[str]  # sentences about what was recorded in another way than requested
+    notes: list[str]  # sentences that say how the recording differs from the request
     ended: bool = False  # whether the program ended before the requested steps or seconds were recorded
 
 

@@ -1,7 +1,7 @@
 """The active sessions. Only one thread changes them at any moment, and the process does not fork during a change.
 
-A forked process inherits the sessions that were active at the fork. When its parent has ended such a session, the first
-thread of the forked process that runs an op notices the end (native/sinks). The main thread of the forked process then
+A forked process inherits the sessions that were active at the fork. If the parent process then ends such a session, the
+forked process notices this at its next op, on any thread (native/sinks). The main thread of the forked process then
 calls `note_over`, to undo what Python did for the session.
 """
 
@@ -23,7 +23,7 @@ class ActiveSession(Protocol):
 active: dict[int, ActiveSession] = {}  # the active sessions, by the numbers of their sinks
 _lock = threading.RLock()
 _inside = 0  # the depth of nested `change` blocks, in the thread that holds the lock
-_over: list[int] = []  # the sinks whose sessions the parent has ended, and this forked process has not left yet
+_over: list[int] = []  # the sinks of sessions that the parent has ended, but this forked process has not left
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def note_over(sink: int) -> None:
 
 
 def _exit_ended_sessions() -> None:
-    # Do not wait for the lock: its holder also calls this function, after its change.
+    # Do not wait for the lock: the thread that holds it also calls this function, at the end of `change`.
     while _over and _lock.acquire(blocking=False):
         try:
             if _inside:

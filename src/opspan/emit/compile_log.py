@@ -37,12 +37,12 @@ MODULES: Final = "opspan_modules"
 NODES: Final = "inductor_triton_kernel_to_post_grad_nodes"
 _IDS: Final = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt", "rank")
 _PIECE: Final = 3_000  # characters of base64 in one mark. A capture keeps only 4,096 bytes of a text
-_MOST: Final = 64 << 20  # the most characters that are kept, in all marks together
-_LONGEST_TEXT: Final = 2_000  # the most characters of a value. Longer values, which are torch's settings, become null
+_MOST: Final = 64 << 20  # the most characters to keep, in all marks together
+_LONGEST_TEXT: Final = 2_000  # characters. Values that are longer texts, such as torch's settings, become null
 _LONGEST_REASON: Final = 16_384
 
-# torch's settings that make the compiler log where kernels came from, and record kernels on the CPU. Each group has the
-# names of one setting, the newest first. The first name that torch knows is used.
+# With these settings of torch, the compiler logs where kernels came from, and its kernels on the CPU are recorded, too.
+# Each group has the names of one setting, the newest first. The first name that torch knows is used.
 _SETTINGS: Final[tuple[tuple[tuple[str, object], ...], ...]] = (
     (("trace.provenance_tracking_level", 1), ("trace.provenance_tracking", True)),
     (("cpp.enable_kernel_profile", True),),
@@ -92,7 +92,7 @@ class _CompileLog(logging.Handler):
         self._marks: list[str] = []
         self._entries = 0
         self._length = 0  # characters of all marks
-        self._left_out = 0  # entries that were not kept, because `_length` had reached `_MOST`
+        self._left_out = 0  # how many entries were not kept, because `_length` had reached `_MOST`
         self._to = 0  # the sinks of the sessions that label now, as bits
         self._users = 0
         self._undo = contextlib.ExitStack()
@@ -105,8 +105,8 @@ class _CompileLog(logging.Handler):
             self._users += 1
             if self._users == 1:
                 logger = logging.getLogger("torch.__trace")
-                # Insert at the front: torch's own handler removes itself while logging iterates over the list, if it
-                # has no file. The handler after it would be skipped.
+                # Insert at the front: if torch's own handler has no file, it removes itself while logging iterates over
+                # the list. Then logging skips the handler that follows.
                 logger.handlers.insert(0, self)
                 self._undo.callback(logger.removeHandler, self)
 
@@ -145,7 +145,7 @@ class _CompileLog(logging.Handler):
             _mark(f"{begin} earlier {packed}", sink_bit)
 
     def write(self, path: Path) -> bool:
-        """Writes the kept entries to a file in the form of TORCH_TRACE. Returns False if there are none."""
+        """Writes the kept entries to a file, in the format of TORCH_TRACE's files. Returns False if there are none."""
         if not self._marks:
             return False
         with path.open("w", encoding="utf-8") as file:
@@ -180,7 +180,7 @@ class _CompileLog(logging.Handler):
         self._add(MODULES, values, unharmed.call(doing, modules_of_graph, name))
 
     def _add(self, name: str, values: dict[str, Any], data: object) -> None:
-        """Keeps an entry of ours, with the ids of the compilation from `values`, which are those of torch's entry."""
+        """Keeps an entry of ours. It gets the ids of the compilation from `values`, the values of torch's entry."""
         if data:
             ids = {key: values[key] for key in _IDS if key in values}
             self._keep({"values": {"artifact": {"name": name}, **ids}, "payload": json.dumps(data, default=list)})
@@ -217,8 +217,9 @@ def _has(config: Any, name: str) -> bool:
 
 @contextlib.contextmanager
 def _setting(config: Any, name: str, value: object) -> Iterator[None]:
-    """Gives a setting of torch a value during the `with` block. In newer releases of torch a thread may have its own
-    value, or else uses the default. There the default is changed, because autograd's threads compile as well."""
+    """Gives a setting of torch a value during the `with` block. In newer releases of torch, a thread can have its own
+    value of a setting; a thread without one uses the default. If this thread has none, the default is changed, so
+    that autograd's threads, which compile as well, also get the value."""
     entry, before = config._config[name], getattr(config, name)
     if _is_by_thread(entry):
         default, entry.default = entry.default, value

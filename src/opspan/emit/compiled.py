@@ -57,10 +57,10 @@ _of_torch: dict[type, type] = {}
 
 
 def of_torch(kind: type[T]) -> type[T]:
-    """Returns `kind`, with torch's record_function as a base once torch is imported.
+    """Returns `kind` itself, or, once torch is imported, a subclass of `kind` and of torch's record_function.
 
     torch.compile can enter an object from outside of the compiled code only if the object is a record_function. Then
-    torch.compile reads `name` and `args`, and calls nothing else.
+    torch.compile reads only `name` and `args` of the object.
     """
     subclass = _of_torch.get(kind)
     if subclass is None:
@@ -73,7 +73,8 @@ def of_torch(kind: type[T]) -> type[T]:
 
 
 def for_torchscript(name: str) -> Callable[[], Any]:
-    """Returns the hook that torch.jit.script calls before it reads the function's source."""
+    """Returns a hook for our function `name`. torch.jit.script calls the hook, and then compiles the function that the
+    hook returns instead of ours."""
 
     def prepare() -> Any:
         from opspan.emit import torchscript

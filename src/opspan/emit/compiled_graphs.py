@@ -1,12 +1,13 @@
-"""Finds facts about a graph that torch.compile's log leaves out, while torch writes the log entry of this graph.
+"""Finds what torch.compile's log does not say about a graph, while torch writes the log entry of this graph.
 
     modules_of_graph(name) -> {"graph": "before", "roots": {"self": "MLP"}, "nodes": {"linear": "L['self'].layers.0"}}
     nodes_of_kernels(name) -> {"cpp_fused_relu_0:1": ["relu"]}, which torch's log leaves out for a backward graph
 
 `name` is the name of the entry. torch's log does not say which module a node is from, but the node itself does. The
-graph is a local variable of the function that writes the entry. `roots` has the class of each module that the compiled
-function has as a local variable. The functions that write entries of a graph from torch's cache have no such variable,
-so nothing is found then.
+graph is a local variable of the function that writes the entry. If torch takes a compiled graph from its cache, other
+functions write the entry. They do not have the graph, so nothing is found then.
+
+`roots` has the class of each module that is a local variable of the compiled function.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def modules_of_graph(name: str) -> dict[str, Any] | None:
 
 
 def nodes_of_kernels(name: str) -> dict[str, list[str]] | None:
-    """Returns the nodes of the compiled graph that each kernel computes, or None if the nodes are not known."""
+    """Returns, for each kernel, the names of the nodes that it computes, or None if they are not known."""
     if name != "inductor_provenance_tracking_node_mappings" or _caller(_COMPILED) is None:
         return None
     from torch._inductor import debug
@@ -59,7 +60,8 @@ def _caller(functions: tuple[str, ...]) -> FrameType | None:
 
 
 def _path_of(node: Any) -> str | None:
-    """Returns the path of the innermost module that the node is from. A backward node has that of its forward node."""
+    """Returns the path of the innermost module that the node is from. A backward node has the path of
+    its forward node."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return None

@@ -15,7 +15,8 @@ from opspan.errors import BuildFailed
 CANDIDATES = ("c++", "g++", "clang++")
 # Messages that a compiler prints if the disk is full.
 _NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
-_ROOM = 8 << 20  # free bytes that a build needs, more than twice the size of a build
+# If fewer bytes are free after a failed build, the disk counts as full. This is more than twice the size of a build.
+_ROOM = 8 << 20
 
 
 @dataclass(frozen=True)

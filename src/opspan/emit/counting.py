@@ -1,7 +1,7 @@
-"""Records a number of complete training steps. A step lasts from one report of a step's end (`step_ends`) to the next.
+"""Records the requested count of complete training steps. A step lasts from one report of a step's end to the next.
 
-A report comes from the program or from one of its optimizers. Only reports from the same source and thread as the first
-report are counted.
+`step_ends` passes the reports on. A report comes from the program or from one of its optimizers. Only reports from the
+same source and thread as the first report are counted.
 """
 
 from __future__ import annotations

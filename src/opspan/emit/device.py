@@ -1,6 +1,7 @@
-"""Records kernels, copies and API calls of CUDA, ROCm or XPU with torch.profiler. The observer records everything else.
+"""Uses torch.profiler to record kernels, copies and API calls of CUDA, ROCm or XPU.
 
-Whenever torch.profiler stops, it writes a trace beside the capture. `opspan.loading` merges these files.
+The observer records everything else. Whenever torch.profiler stops, it writes a trace beside the capture.
+`opspan.loading` merges these files.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Devices:
                 running = profile(activities=requested)
                 running.start()
             load().threads(on=True)
-        except Exception as error:  # noqa: BLE001  # another profiler may be on, or anything else
+        except Exception as error:  # noqa: BLE001  # it may fail for any reason, such as another profiler that is on
             _left_out(f"torch's collection did not start: {error}")
             return
         self._running, self._began = running, _now()

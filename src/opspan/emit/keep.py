@@ -25,7 +25,7 @@ _UNITS: Final = {
 }
 _LEAST: Final = {"ns": (1e8, "0.1s"), "bytes": (16e6, "16MB"), "steps": (1, "1 step")}
 _MOST: Final = 1 << 62
-# A limit in steps gets this limit in bytes, too, because a program may never report a step.
+# If the only limit is in steps, this limit in bytes is added, because a program may never report a step.
 _BYTES_OF_STEPS: Final = 4_000_000_000
 
 

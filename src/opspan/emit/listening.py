@@ -2,7 +2,7 @@
 
 A thread waits at a Unix socket in a folder that only this user can enter. Each request has a thread until it is
 answered. These threads block signals, because signals are meant for the program. A forked process does not listen, and
-closes the descriptors that it got from its parent.
+closes its copies of the sockets and other descriptors of this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from opspan.emit.step_ends import watch_optimizers
 from opspan.emit.torch_import import when_torch_is_imported
 from opspan.errors import EmitError, OpspanError
 
-# The most requests at the same time. Four recordings can run at once (see sink_list). Further requests get an error.
+# Maximum number of open requests. The connection of any further request is closed without a reply. If four recordings
+# are already running (CAPTURES of sink_list), a request gets an error as its reply.
 _MOST_AT_ONCE: Final = 64
 _TO_ASK_SECONDS: Final = 5.0
 _TO_END_SECONDS: Final = 10.0
@@ -81,7 +82,7 @@ class _Listener:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                if self._over.wait(1):  # if it is not over, no descriptor is free for now: try again
+                if self._over.wait(1):  # else no descriptor is free for now: try again
                     return
                 continue
             try:
@@ -140,8 +141,8 @@ class _Listener:
 
 
 def _short_parent() -> Path | None:
-    """Returns None for the folder for temporary files, or /tmp if a socket's path there could exceed the limit of 107
-    bytes."""
+    """Returns None, which stands for the usual folder for temporary files. Returns /tmp if the path of a socket in the
+    usual folder could exceed the limit of 107 bytes."""
     return None if len(os.fsencode(tempfile.gettempdir())) < 64 else Path("/tmp")
 
 

@@ -16,7 +16,8 @@ from opspan.emit.sinks import KIND_MODULE
 
 V = TypeVar("V")
 
-# The most look-ups of names for one outermost module. The limit is for models that create new modules in every forward.
+# Maximum number of look-ups of names for one outermost module. The limit is for models that create new modules in every
+# forward.
 _MAX_LOOKUPS: Final = 8
 # The greatest length of a name. A name grows with each level, and in a linked list of modules every module adds a
 # level.
@@ -68,7 +69,7 @@ class Names:
         if lookups < _MAX_LOOKUPS:
             self._lookups.set(outermost, lookups + 1)
             self._learn_parts(outermost)
-        if (entry := self.get(module)) is None:  # `module` is not a part of `outermost`, but an outermost module itself
+        if (entry := self.get(module)) is None:  # not found inside `outermost`: its name begins with its own class
             entry = self._learn_parts(module)
         return entry
 

@@ -1,9 +1,10 @@
 """Makes a range for every nn.Module call, with a name such as `MLP.layers.0`, and the module's class. Models stay
 unchanged, and no exception reaches the program.
 
-One set of hooks serves all sessions that want modules, and one watcher (emit_pyroscope). While torch.compile traces a
-model, the hooks do nothing. So there is no graph break, and compiled code does not contain the hooks. A compiled model
-has one range, for its outermost module. Modules that run eagerly around it have ranges as usual.
+The hooks `_enter` and `_leave` serve all sessions that want modules, and one watcher (emit_pyroscope). While
+torch.compile traces a model, the hooks do nothing. So there is no graph break, and compiled code does not contain the
+hooks. A compiled model has one range, for its outermost module. Modules that run eagerly around it have ranges as
+usual.
 
 All changes here happen while a session starts or ends, under the lock of `changes.change`.
 """
@@ -43,7 +44,7 @@ _UNKNOWN: Final = (
 )
 
 _local = threading.local()
-_is_compiling: Callable[[], bool]  # torch.compiler's function, which is also True in code that the compiler itself runs
+_is_compiling: Callable[[], bool]  # torch.compiler's. It also returns True in code that the compiler itself runs
 _names: Names
 _to = 0  # the sinks that get modules, as bits
 _watcher: Watcher | None = None
@@ -99,7 +100,7 @@ def _stop() -> None:
 def _enter(module: Any, inputs: object) -> _Frame | None:
     frame = None
     try:
-        if _is_compiling() or not (_to or _watcher):  # nobody: the last session ended after this call began
+        if _is_compiling() or not (_to or _watcher):  # the last session ended after this call began
             return None
         stack = _stack()
         ref, name = _names.get(module) or _names.learn(module, stack[0].module if stack else None)
@@ -125,11 +126,11 @@ def _leave(frame: _Frame, outputs: object) -> None:
     try:
         stack = _stack()
         depth = len(stack) - 1
-        # The frame is mostly on top of the stack. Frames above it have not ended, for instance if a greenlet was
+        # The frame is usually on top of the stack. Frames above it have not ended, for instance if a greenlet was
         # switched away from inside a call.
         while depth >= 0 and stack[depth] is not frame:
             depth -= 1
-        if depth < 0:  # its session ended inside the call
+        if depth < 0:  # the session ended inside the call
             return
         if frame.watched is not None:
             frame.watched[0].on_return(frame.watched[1], outputs)

@@ -1,5 +1,5 @@
-"""The common part of `opspan.nvtx` and `opspan.itt`. Pushes and pops ranges for one kind of tool. `push` and `pop`
-return depths like torch.cuda.nvtx."""
+"""The common part of `opspan.nvtx` and `opspan.itt`, which push and pop ranges for one kind of tool. `push` and `pop`
+return depths, as in torch.cuda.nvtx."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from opspan.errors import ObserverError
 
 ABI: Final = 9
 
-# The inputs that a sink gets: none, sizes, sizes and addresses of tensors, or all that torch.profiler records.
+# What a sink gets about inputs: nothing; sizes; sizes, and addresses of tensors; all that torch.profiler records.
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
 
 _loaded: Observer | None = None
@@ -88,7 +88,7 @@ class Observer:
         return (frames is not None or not on) and int(self._library.opspan_observer_stacks(sink, frames)) == 0
 
     def threads(self, on: bool) -> None:
-        """Reports each thread that runs an op to Kineto, torch's collector of device events. So Kineto and the observer
+        """Tells Kineto, torch's collector of device events, of each thread that runs an op. So Kineto and the observer
         give threads the same numbers."""
         self._library.opspan_observer_threads(int(on))
 
@@ -103,7 +103,8 @@ class Observer:
 
 
 def load() -> Observer:
-    """Returns the observer for this process' torch. Builds it if necessary. All failures raise ObserverError."""
+    """Returns the observer for this process' torch. Builds it if necessary. Raises ObserverError if there
+    is none, or EmitError if the library of the sinks is missing."""
     global _loaded
     with _lock:
         if _loaded is None:

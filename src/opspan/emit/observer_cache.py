@@ -41,7 +41,8 @@ OPTIONS: Final = (
 _LOG: Final = "build.log"
 
 T = TypeVar("T")
-# Loads a checked file. Its arguments: the file's final path, which need not exist yet, descriptor, and present path.
+# A function that loads a checked file. Its arguments are the file's final path, where the file may not be yet, the
+# descriptor, and the present path.
 Loader = Callable[[Path, int, Path], T]
 
 
@@ -50,7 +51,7 @@ class CacheEntry:
     """The cache's entry for a torch: an observer, or the reason why the file there cannot be used."""
 
     path: Path | None = None
-    descriptor: int = -1  # the checked file
+    descriptor: int = -1  # of the checked file
     refused: str = ""
 
 
@@ -86,8 +87,8 @@ def cached(torch: Torch) -> Path | None:
 
 
 def stale(torch: Torch) -> list[Path]:
-    """Returns cached observers that have become useless, because they are truncated, or for an earlier version of this
-    torch or of opspan.
+    """Returns cached observers that have become useless, because they are truncated, or because they are for another
+    version of opspan, or of the torch in this folder.
 
     Environments share the cache. Good observers for the torch of another environment are not returned.
     """

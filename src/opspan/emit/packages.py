@@ -1,6 +1,7 @@
-"""Sends a user's own ranges through the packages nvtx and ittapi if opspan has no native library. No ops are labelled.
+"""Sends a user's own ranges through the packages nvtx and ittapi. This is for installs without opspan's native library.
 
-nsys before 2024 does not record ranges of the package nvtx from 0.2.13 on. ITT gets only the names of ranges.
+The packages get only the names of ranges, and no ops are labelled. Releases of nsys before 2024 do not record ranges
+that the package nvtx 0.2.13 or newer sends.
 """
 
 from __future__ import annotations

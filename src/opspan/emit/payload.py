@@ -36,7 +36,7 @@ def _number(value: Any) -> int | float | None:
     if _is_of_torch(value):
         return _from_torch(value)
     # `item()` of numpy and other libraries returns an int, a float or a bool. `__index__` and `__float__` do not
-    # suffice: arrays of any size have these methods, and both methods fail for numpy's bools.
+    # suffice: arrays of any size have these methods, and numpy's bools have no `__index__`.
     if callable(getattr(type(value), "item", None)):
         if getattr(value, "size", 1) != 1:
             raise TypeError(f"a payload is one number, not {value.size} of them")

@@ -25,7 +25,7 @@ from opspan.printable import printable
 BY: Final = ("phase", "module", "step")
 RUN: Final = "run_id"
 MOST_TAGS: Final = 10
-LONGEST: Final = 200  # the most characters of a tag's value
+LONGEST: Final = 200  # the most characters in a tag's value
 
 _NUMBER: Final = -1
 _KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -38,10 +38,10 @@ _warned = False
 
 
 class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
-    """Label what a pyroscope-io agent samples with `run_id`, and with the phase, module and step of the moment.
+    """Add labels to the samples of a pyroscope-io agent: `run_id`, and the phase, module and step of the moment.
 
-    It is a context manager. Start the agent first, by `pyroscope.configure(..., gil_only=False)`. No label gets more
-    than 100 values, and all labels are removed at the end.
+    It is a context manager. Start the agent first, by `pyroscope.configure(..., gil_only=False)`. Once a label has had
+    100 values, it gets "other" for each new value. All labels are removed at the end.
 
     Args:
         tags: labels of your own.
@@ -137,7 +137,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._name_run()
 
     def _name_run(self) -> None:
-        """Sends the run's id once to each listening tool and recording, so that their trace can be matched with the
+        """Sends the run's id once to each listening tool and recording, so that their traces can be matched with the
         samples that have this id."""
         listening = ranges.listening()
         if listening & ~self._listened:

@@ -1,4 +1,5 @@
-"""Records every call of a function, by Python's profile function. native/sinks/python_calls.cpp writes the calls.
+"""Records every call of a Python function, through Python's profile function. The code that writes the calls is in
+native/sinks/python_calls.cpp.
 
 Each thread has one slot for a profile function. If another profiler has the slot, opspan records no calls. While opspan
 has the slot, sys.getprofile() returns `_join`. Python calls `_join` in each thread that starts, and after another
@@ -55,7 +56,8 @@ class _Python(ctypes.Structure):
 
 
 def _join(*_: object) -> None:
-    """Takes the slot of this thread. Python calls this as the thread's profile function."""
+    """Takes the slot of this thread, or frees it if no recording wants calls. Python calls `_join` as the thread's
+    profile function."""
     if _native is not None:
         _native.python_join(_join)
 

@@ -29,7 +29,7 @@ def is_known() -> bool:
 
 @functools.cache
 def _load() -> tuple[int | None, str]:
-    """Returns the address of the library's functions, or why there are none."""
+    """Returns the address of the library's functions and an empty text, or None and why there are none."""
     if not is_known():
         return None, f"they are for {RELEASES}"
     path = libraries.frames(f"cp{sys.version_info[0]}{sys.version_info[1]}")

@@ -1,5 +1,4 @@
-"""Pushes, pops and marks a user's own ranges through the native library, if anybody listens. Decorators are in
-`annotate`.
+"""Pushes and pops ranges, and sets marks, through the native library, if anybody listens. Decorators are in `annotate`.
 
 All ranges except torch's ops go through here: annotate, the namespaces `opspan.nvtx` and `opspan.itt`, module and step
 ranges. When nobody listens, a push is one comparison.
@@ -131,8 +130,8 @@ def set_open(to: int, on: bool) -> None:
 
 
 def refresh() -> int:
-    """Looks for listeners again, and returns them as bits of sinks. Needed when a session has found a tool, or torch
-    was imported."""
+    """Looks for listeners again, and returns them as bits of sinks. Call it once a session has found
+    a tool, or torch has been imported."""
     global _to, _push, _pop, _mark, _range_start, _range_end
     native = sinks.load()
     if native is None:

@@ -15,7 +15,7 @@ from opspan.capture_files import ENVIRONMENT_AT, ENVIRONMENT_BYTES
 
 
 def distributed() -> dict[str, Any] | None:
-    """Returns the state of torch.distributed if it runs, in the form of torch.profiler."""
+    """Returns the state of torch.distributed in torch.profiler's form, or None if torch.distributed is not in use."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None

@@ -50,11 +50,11 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             or at exit.
         record_shapes: record the sizes of the inputs of each op.
         add: write to a folder that holds an earlier recording. Without `add` such a folder is an error.
-        memory: record what memory of the host torch takes and gives back, on every thread.
-        stacks: record the functions of Python that each op is called in.
-        python: record every call of a function of Python.
-        overloads: record which overload of its op each op is.
-        device: record what runs on devices, by torch's own collection.
+        memory: record each time that torch takes or gives back memory of the host, on every thread.
+        stacks: record, for each op, the Python functions that call it.
+        python: record every call of a Python function.
+        overloads: record the name of each op's overload.
+        device: record what runs on devices, with torch.profiler.
         modules: record a range for every call of a nn.Module.
         compiled: record what torch.compile says about its kernels: the ops and source lines that each of them was made
             from, and why it compiled again (docs/compiled.md).

@@ -21,7 +21,7 @@ from opspan.emit.annotate import Annotation
 from opspan.emit.compiled import compiling, torchs_range
 from opspan.emit.ranges import Ref
 
-_WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides slow down the end of a range
+_WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides make the end of a range slow
 _NOT_COPIED: Final = ("_ref", "run_callbacks_on_exit")
 _enter: Any = torch.ops.profiler._record_function_enter_new.default
 _exit: Any = torch.ops.profiler._record_function_exit._RecordFunction
@@ -29,8 +29,8 @@ _end_with: Any = torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFuncti
 
 
 class _TorchScriptName:
-    """Lets TorchScript use torch's class wherever a program uses ours. Before TorchScript compiles a class, it reads
-    this name and looks for a compiled class of the same name."""
+    """The attribute `_jit_override_qualname` of our class: the name of torch's class. Before TorchScript compiles a
+    class, it looks for a compiled class of that name. So it uses torch's class wherever a program uses ours."""
 
     def __get__(self, _: object, owner: type) -> str:
         from torch import _jit_internal
@@ -76,7 +76,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
     def __init__(self, name: str, args: str | None = None) -> None:
         if compiling():
             return
-        # Sets what Annotation.__init__ sets. Calling it would cost a tenth of the range.
+        # Sets what Annotation.__init__ sets. Calling it would take a tenth of the whole range's cost.
         self.name = ranges.text_of(name)
         self.args = args if args is None else str(args)
         self._pushed = {}

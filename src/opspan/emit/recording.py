@@ -89,7 +89,8 @@ class Recording:
         dumps.write(files, target)
 
     def discard(self) -> None:
-        """Deletes the files of a recording that failed to start. Suppresses errors, which would hide the reason."""
+        """Deletes the files of a recording that failed to start, or that recorded nothing. Suppresses errors, which
+        would hide the reason of the failure."""
         # self._file is not used, because an interrupt may have come before it was set.
         with contextlib.suppress(OSError):
             for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
@@ -120,6 +121,7 @@ class Recording:
 
 
 def _is_of_same_job(file: Path) -> bool:
-    """Returns whether another process that still runs created the file. It counts as a rank of the same job."""
+    """Returns whether another process that still runs created the file. Such a process counts as a rank
+    of the same job."""
     pid = file.name.partition("-")[0]
     return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and private_files.is_alive(int(pid))

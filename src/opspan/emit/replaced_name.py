@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ReplacedName:
-    """Gives the name our value, which calls `before`, the value that the name had.
+    """Gives the name our value. Our value calls `before`, which is the value that the name had until then.
 
     The program may also replace the value, by one that calls ours. Then `stop` leaves the program's value in place. The
     next `start` leaves it in place, too, because our value would otherwise call itself through `before`.

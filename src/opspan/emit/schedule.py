@@ -16,8 +16,8 @@ Schedule = Callable[[int], "ProfilerAction"]
 
 
 class ProfilerAction(enum.Enum):
-    """The action of a step. Labels are written in RECORD, and in RECORD_AND_SAVE, which is the last active step of a
-    cycle. A member equals torch's member of the same name."""
+    """The action of a step. Steps are labelled under RECORD, and under RECORD_AND_SAVE, the action of the last active
+    step of a cycle. A member equals torch's member of the same name."""
 
     NONE = 0
     WARMUP = 1
@@ -84,5 +84,6 @@ def _actions() -> Any:
 
 
 def is_active(action: object) -> bool:
-    """Returns whether an action labels. The enum may also be torch.profiler's, which has the same names."""
+    """Returns whether steps with this action are labelled. The enum may also be torch.profiler's, which has the
+    same names."""
     return getattr(action, "name", None) in ("RECORD", "RECORD_AND_SAVE")

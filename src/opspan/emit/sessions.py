@@ -1,4 +1,4 @@
-"""The common part of emit_nvtx, emit_itt and record: entering and leaving, limits on their number, schedules, forks.
+"""The common part of emit_nvtx, emit_itt and record: entering, leaving, how many may be active, schedules, forks.
 
     Session            used once, one at a time except recordings, no effect if not enabled (all as in torch)
     |-- Emitter        for a tool, in emitters.py
@@ -204,10 +204,10 @@ class Session:
         self._labelling = None
 
     def _step_is_over(self) -> None:
-        """Is called between two steps, for recordings."""
+        """Notes the end of a step. Only recordings do so."""
 
     def _discard(self) -> None:
-        """Deletes a recording's files after entering has failed."""
+        """Deletes a recording's files, for instance after entering has failed."""
 
     def _free(self) -> Sink | None:
         return next((sink for sink in self._sinks if sink.number not in active), None)
@@ -251,7 +251,7 @@ class Session:
         elif self._labelling is not None and isinstance(self._labelling.by, TorchEmitter):
             self._turn(False)  # torch's emitter cannot learn that the session has ended
         elif self._steps is not None:
-            self._turn(True)  # the owner's calls of `turn` then reach this process, too
+            self._turn(True)  # labelling stays on here; native code pauses and resumes it whenever the owner does
 
     def _nobody_listens(self) -> str:
         why = tools.problem(self._sink) or f"no {self._sink.name.upper()} tool is attached to this process"

@@ -1,6 +1,7 @@
 """The list of the sinks, to which labels go. Native code has the same list in native/sinks/sinks.h.
 
-This is only data, and imports no module of opspan. native/sinks and the module of its session class implement a sink.
+This is only data, and imports no module of opspan. A sink is implemented in native/sinks, and in the module of its
+session class.
 """
 
 from __future__ import annotations
@@ -54,5 +55,5 @@ CAPTURES: Final = tuple(
 
 SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
-# Limits a range to sinks whose session labels now: `IN_SESSION << number` beside the bit of the sink with this number.
+# Limits a range to sinks whose session labels now: `IN_SESSION << number`, in addition to the sink's own bit.
 IN_SESSION: Final = 1 << len(SINKS)

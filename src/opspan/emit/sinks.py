@@ -31,7 +31,7 @@ KIND_MODULE: Final = 5
 KIND_STEP: Final = 6
 
 MAX_STRINGS: Final = 65536
-_TEXT_BYTES: Final = 4096  # the most bytes of a text that native code returns, which is a sentence or a path
+_TEXT_BYTES: Final = 4096  # the most bytes of a text (a sentence or a path) that native code returns
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Stats:
     sizes_dropped: int = 0  # labels whose sizes were left out, because the table of distinct strings was full
     relations_missed: int = 0  # backward ops whose forward was not found
     lost: int = 0  # events that a capture could not write
-    given_up: int = 0  # ranges that stay open, because their thread began 16,384 more ranges and ended none
+    given_up: int = 0  # ranges that stay open, because their thread opened 16,384 more ranges inside them
     fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" cannot carry
 
     def losses(self) -> list[str]:
@@ -207,8 +207,8 @@ class Sinks:
             self._slow.opspan_capture_hold(sink, 0)
 
     def tell_forks(self, callback: Callable[[int], None]) -> None:
-        """Sets the function that the main thread of a forked process calls after its parent has ended a session. Its
-        argument is the number of the sink."""
+        """Sets the function that the main thread of a forked process calls after its parent has ended a session. The
+        argument of this function is the number of the sink."""
 
         def call(sink: int | None) -> int:
             callback(sink or 0)  # ctypes gives None for a null pointer

@@ -65,7 +65,8 @@ class Steps:
 
 
 class StepMarks:
-    """Counts the steps of a session without a schedule, and marks the end of each step. Any thread may report it."""
+    """Counts the steps of a session without a schedule, and marks the end of each step. Any thread may report an
+    end."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()

@@ -1,7 +1,8 @@
-"""Labels of threads for a running pyroscope-io agent. Only this module uses that library.
+"""Labels of threads for a running pyroscope-io agent. Only this module uses the package pyroscope.
 
     start(base) -> ThreadTags if an agent runs in this process, else None
-    depth = tags.push({"phase": "backward"}), tags.cut(depth): on the thread to label
+    depth = tags.push({"phase": "backward"})     sets labels of the calling thread
+    tags.cut(depth)                              on the same thread, restores its earlier labels
 
 The agent labels only the calling thread. It identifies a thread by its pthread id, which a later thread may get again.
 If a key has two values, the agent uses only one of them. So a value is removed before another value is set, and all

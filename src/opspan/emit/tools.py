@@ -16,7 +16,7 @@ from opspan.errors import EmitError
 
 
 def listening(native: Sinks) -> int:
-    """Returns the sinks with a listening tool, as bits. The question makes tools attach."""
+    """Returns the sinks with a listening tool, as bits. The call makes tools attach."""
     bits = 0
     for sink in SINKS:
         # ITT looks for a tool in these two variables only. Without them there is no reason to open a library.

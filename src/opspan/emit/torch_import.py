@@ -1,5 +1,5 @@
-"""Calls a function once a program has imported torch. If opspan imported torch first, settings that the program makes
-before its import would come too late."""
+"""Calls a function once a program has imported torch. A program may make settings before it imports torch. If opspan
+imported torch earlier, these settings would come too late."""
 
 from __future__ import annotations
 

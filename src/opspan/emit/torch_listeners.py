@@ -1,4 +1,4 @@
-"""Tells whether anybody but opspan gets torch's own ranges, such as torch.profiler or an ExecutionTraceObserver."""
+"""Tells whether anybody but opspan, such as torch.profiler or an ExecutionTraceObserver, gets torch's own ranges."""
 
 from __future__ import annotations
 

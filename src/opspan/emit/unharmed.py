@@ -1,7 +1,8 @@
 """Keeps opspan's own errors away from the program. Counts the errors, and reports them at the end of a session.
 
-A function of opspan that torch or the interpreter calls while a program runs goes through `call`, or passes its
-exceptions to `keep`. Only the text of an error is stored, because its traceback would keep the program's tensors alive.
+While a program runs, torch and the interpreter call functions of opspan. Each of these functions is called through
+`call`, or passes its exceptions to `keep`. Only the text of an error is stored, because its traceback would keep the
+program's tensors alive.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A use is one `async with` block of an annotation. Its `__aexit__` gets only the annotation. So the use is identified by
 the frame that enters and leaves the block. The frame exists as long as its coroutine or generator. Blocks in one frame
-end in order.
+end in the reverse order of their begin.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """Prepares a new cycle. Deletes the recording of the previous cycle, unless `path` keeps it."""
+        """Prepares a new cycle. Forgets the previous cycle, except its events if `acc_events` is set."""
         from torch.profiler import ProfilerActivity
 
         has_cpu = ProfilerActivity.CPU in self.activities
@@ -203,7 +203,7 @@ class _KinetoProfile:
 
     def events(self) -> EventList:
         """Returns the events of the last cycle as torch.profiler lists them: an op directly inside an op of the same
-        name is merged with that op. With `acc_events` the list includes the earlier cycles."""
+        name is merged with the outer op. With `acc_events` the list includes the earlier cycles."""
         if self._is_trace_only:
             raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:

@@ -10,7 +10,7 @@ import sys
 
 from opspan.emit.replaced_name import ReplacedName
 
-_RPC = "torch.distributed.rpc"  # with True, RPC would use torch's profiler in the other process, which is off
+_RPC = "torch.distributed.rpc"  # with True, RPC would use torch's profiler, which is off, in other processes
 
 
 def _profiler_enabled() -> bool:

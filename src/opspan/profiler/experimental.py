@@ -16,7 +16,7 @@ from opspan.emit.annotate import annotate
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
 _DONE = ("capture_overload_names", "record_python_gc_info", "trace_only")
 GC = "Python GC"
-# Maps the text of each default to another value.
+# For each default, written as in torch's docstring, some other value (see `_places`).
 _OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}
 
 

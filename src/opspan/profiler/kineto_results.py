@@ -1,6 +1,6 @@
 """Gives opspan's events the methods of torch's Kineto results, for `prof.profiler.kineto_results`.
 
-Times are nanoseconds since 1970. Changes of memory are not listed as events, and fields that only Kineto has raise
+Times are nanoseconds since 1970. Changes of memory are not listed as events. A method that only Kineto has raises
 AttributeError.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opspan.events import EventList, FunctionEvent
 
-# Maps torch's methods to the attributes of a FunctionEvent that they return.
+# Maps the name of each of torch's methods to the attribute of FunctionEvent whose value the method returns.
 _ATTRIBUTES = {
     "activity_type": "activity_type",
     "concrete_inputs": "concrete_inputs",

@@ -57,8 +57,8 @@ def write(trace: Trace, device: str | None, path: Path) -> None:
 
 
 def changes_of(trace: Trace, device: str) -> pl.DataFrame:
-    """Returns a row for each change of memory, in order of time: time_ns, action, bytes (negative if given back),
-    category."""
+    """Returns a row for each change of memory, in order of time. The columns are time_ns, action, bytes (negative if
+    given back) and category."""
     kind, _, number = device.partition(":")
     on_device = _col("device_id").is_null() if kind == "cpu" else _col("device_id") == int(number or 0)
     blocks = trace.analysed.allocations
@@ -83,8 +83,8 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
 
 
 def in_use(changes: pl.DataFrame) -> pl.DataFrame:
-    """Returns time_us and the bytes of each category after each event. As in torch, memory from before the recording
-    gets a separate first row."""
+    """Returns a row for each microsecond with an event: time_us, and the bytes of each category after the last event.
+    As in torch, memory from before the recording gets a separate first row."""
     happened = changes.filter(_col("time_ns") != NO_TIME)["time_ns"]
     first = happened.min()
     is_before = _col("time_ns") == NO_TIME

@@ -96,7 +96,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
                 self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
-        if self.compiled:  # most compiling happens before the recorded steps, so its log begins now
+        if self.compiled:  # most compiling happens before the recorded steps, so its log is kept from now on
             self._speaking.callback(compile_log.stop)
             compile_log.start()
         if self.record_steps:
@@ -110,7 +110,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self._go(self.current_action, None)
 
     def step(self) -> None:
-        """Begins the next step. The schedule is called before anything changes, because it may fail."""
+        """Begins the next step. Calls the schedule before the step number and the action change, because the schedule
+        may fail."""
         self._end_step()
         following = action_of(self.schedule(self.step_num + 1))
         last, self.current_action = self.current_action, following
@@ -121,7 +122,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
 
     @property
     def profiler(self) -> autograd.profile | None:
-        """An object of torch.autograd.profiler's interface for the last cycle; None before the first cycle."""
+        """An object with torch.autograd.profiler's interface for the last cycle; None before the first cycle."""
         if self._cycle is None:
             return None
         if self._profiler is None:
@@ -158,8 +159,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             self._step_range.__enter__()
 
     def _range(self, name: str) -> AbstractContextManager[Any]:
-        """Returns a range for a step. An execution trace needs a range that torch also records. Without an execution
-        trace, torch does not record it, because a torch profiler that is active, too, has ranges for its own steps."""
+        """Returns a range for a step. An execution trace needs a range that torch also records. Otherwise torch must
+        not record the range, because one of torch's profilers may be active too, with ranges for its own steps."""
         if self.execution_trace_observer is None:
             return annotate(name)
         from opspan.emit.record_function import record_function

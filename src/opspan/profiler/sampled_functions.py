@@ -1,12 +1,12 @@
 """Derives calls of Python functions from the stacks of ops, for the Python tracks of Chrome traces.
 
-    op 1 in  train.py(9): step > train.py(4): loss        step  |-----------|
-    op 2 in  train.py(9): step > train.py(5): loss        loss  |-----------|
-    op 3 in  train.py(10): step                           from the start of op 1 to the end of op 3, and of op 2
+    op 1 in  train.py(9): step > train.py(4): loss        two calls:
+    op 2 in  train.py(9): step > train.py(5): loss        `step`, from the start of op 1 to the end of op 3
+    op 3 in  train.py(10): step                           `loss`, from the start of op 1 to the end of op 2
 
 Consecutive ops of a thread belong to one call if they are in the same function and its callers are at the same lines.
-So a call begins with its first op and ends with its last one. Functions without ops inside are missing, and calls that
-a loop makes from one line are one call.
+So a call begins with its first op and ends with its last one. Functions without ops inside are missing, and
+consecutive calls from one line, as in a loop, count as one call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _col = pl.col
 
 
 def functions(trace: Trace) -> pl.DataFrame:
-    """Returns the calls as rows of the table functions."""
+    """Returns the calls as rows of the table `functions`."""
     ops = trace.ranges.filter(_col("stack").is_not_null(), _col("start_ns").is_not_null(), _col("end_ns").is_not_null())
     stacks, calls = _call_keys(ops["stack"].unique().cast(pl.String))
     samples = ops.select(*_THREAD, "start_ns", "end_ns", stack=_col("stack").cast(pl.String))
