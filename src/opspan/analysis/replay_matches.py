@@ -206,7 +206,11 @@ def _in_order(fits: Sequence[Fits], lists: Sequence[LaunchList]) -> list[int] | 
 
 
 def replays(trace: Tables) -> pl.DataFrame:
-    calls = trace.calls.select("start_ns", "range", "rank", "pid").with_row_index("call").filter(launches_graph(trace.calls))
+    calls = (
+        trace.calls.select("start_ns", "range", "rank", "pid")
+        .with_row_index("call")
+        .filter(launches_graph(trace.calls))
+    )
     work = trace.work.select("call", "kind", "full_name", "name", "start_ns", "range", "launch_range", "replay")
     work = work.select(
         _col("call").cast(ROW_NUMBER),
@@ -221,7 +225,9 @@ def replays(trace: Tables) -> pl.DataFrame:
     work = work.filter(_col("kind").is_in(list(KINDS))).join(calls, on="call")
     rows = work.sort("call", "begun_ns", "work").group_by("call", maintain_order=True)
     return (
-        rows.agg(_col("start_ns", "range", "rank", "pid").first(), "work", "what", "kind", is_known=_col("is_known").any())
+        rows.agg(
+            _col("start_ns", "range", "rank", "pid").first(), "work", "what", "kind", is_known=_col("is_known").any()
+        )
         .filter(~_col("is_known"))
         .drop("is_known")
         .sort("start_ns", "call")
