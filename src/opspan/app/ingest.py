@@ -81,8 +81,8 @@ class Server:
         return f"{self.address.scheme}://{self.address.netloc}{self.address.path}"
 
     def _try(self, target: str, body: bytes, headers: dict[str, str]) -> str | None:
-        """Sends the request once. Returns None on success. Returns an error if another try may succeed, and raises
-        PushError if it cannot."""
+        """Sends the request once. Returns None on success. Returns the text of the error if `post` may try again, and
+        raises PushError if it must not."""
         is_sent = False
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.address.hostname or "", self.address.port, timeout=self.timeout_s)
@@ -128,8 +128,8 @@ class Server:
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
-    """Ends the connection after this time, and raises TimeoutError. A socket's own timeout is not enough, because it
-    starts again with each byte that a slow server sends."""
+    """Ends the connection and raises TimeoutError if the `with` block takes longer than `seconds`. A socket's own
+    timeout is not enough, because it starts again with each byte that a slow server sends."""
     is_over = False
 
     def end() -> None:
