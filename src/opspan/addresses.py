@@ -33,7 +33,7 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was made a Path, which keeps only one slash
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was converted to a Path; a Path keeps only one slash
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
 _LONGEST = 1_000  # the most characters of an address to show
 MOST_BYTES = 16 << 30  # the most bytes to fetch from an address, unless the caller allows more
@@ -57,7 +57,7 @@ class Address:
 
     @property
     def is_folder(self) -> bool:
-        """True if the address is a folder of files. Its path then ends with a slash."""
+        """True if the address is a folder of files: an address with a path that ends with a slash."""
         return urlsplit(self.text).path.endswith("/")
 
     @property

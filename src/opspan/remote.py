@@ -315,7 +315,7 @@ def _http_options() -> dict[str, Any]:
 
 
 async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
-    """Awaits a result; raises _Refusal if it takes longer."""
+    """Awaits a result. Raises _Refusal if this takes longer than `seconds`."""
     try:
         return await asyncio.wait_for(awaited, seconds)
     except asyncio.TimeoutError as error:

@@ -39,7 +39,7 @@ class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
     rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 are never left out
-    # The least width to which texts are cut; if that is too wide, columns are left out. None: never cut.
+    # Before texts are cut to less than this width, other columns are left out. None: texts are never cut.
     least: int | None = None
     cut_end: bool = False  # True to cut texts at the end, False to cut them in the middle
     align: str = ">"
