@@ -30,7 +30,7 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_PATIENCE_S = 1.0  # the most seconds to wait until polars' new threads have names
+_PATIENCE_S = 1.0  # maximum number of seconds to wait until polars' new threads have names
 
 # Calls that the new process must repeat before it runs a function, such as the registration of formulas.
 carried: dict[str, tuple[Callable[..., Any], Any]] = {}

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?:^|_)\d+$")
 _OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
 _GRAPH = re.compile(r"^graph_(\d+)_(?=(?:cpp|triton)_)")
 LONGEST = 4_096  # kernel names are cut to this many characters; real ones are shorter
-_MOST_WORDS = 9  # the most words, joined with underscores, in the name of an op of torch
+_MOST_WORDS = 9  # maximum number of words in the name of an op of torch; underscores separate words
 
 
 class FusedOps(NamedTuple):

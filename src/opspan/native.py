@@ -308,7 +308,7 @@ def _address(text: bytes | memoryview) -> int:
 
 
 def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """Returns the columns seq, op_id, forward_tid and sizes, read from metadata that native/columns/metadata.cpp knows."""
+    """Returns the columns seq, op_id, forward_tid and sizes of texts in any form that columns/metadata.cpp reads."""
     return _call("metadata", texts.alias("text").to_frame(), number=threads)
 
 

@@ -31,7 +31,7 @@ _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # O_NONBLOCK is necessary, because somebody may have put a pipe at the path, and opening a pipe would block.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# The most links to follow; the kernel has the same limit.
+# Maximum number of links to follow. The kernel has the same limit.
 _MOST_LINKS = 40
 # Errors that mean that the file system cannot make hard links, or cannot make this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)

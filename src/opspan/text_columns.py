@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 GAP = "  "  # the space between columns, as in torch's table
 _DOTS = "..."
-_NARROWEST = 8  # the least width of a text column if columns of numbers need the rest
+_NARROWEST = 8  # minimum width of a text column, even if columns of numbers need the rest
 _UNKNOWN_TERMINAL = 80
 _COMMAND = "`[^`]*`"
 

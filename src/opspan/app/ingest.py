@@ -29,8 +29,8 @@ CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
 PAUSES_S = (0.5, 1.0, 2.0)  # seconds to wait before the second try, the third try and so on
 _FOR_NOW = (429, 500, 502, 503, 504)  # status codes of a server that may accept the request later
 _REFUSED = (401, 403)
-_LONGEST = 4096  # the most bytes to read from a file of credentials, or from a server's answer
-_MOST_CHARACTERS = 300  # the most characters of a server's answer that an error shows
+_LONGEST = 4096  # maximum number of bytes to read from a file of credentials, or from a server's answer
+_MOST_CHARACTERS = 300  # maximum number of characters of a server's answer that an error shows
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

@@ -30,7 +30,7 @@ _SAMPLES = json.dumps(
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _KEY = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _VALUE = re.compile(r"[^\x00-\x20\x7f,{}=\"]{1,200}")
-_MOST = 10  # the most tags that a profile may have
+_MOST = 10  # maximum number of tags that a profile may have
 
 
 @dataclass(frozen=True)

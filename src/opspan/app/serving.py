@@ -82,7 +82,7 @@ class PageServer(ThreadingHTTPServer):
 
 class _PageRequest(BaseHTTPRequestHandler):
     server: PageServer
-    timeout = 60  # the most seconds to wait for more bytes of a request
+    timeout = 60  # maximum number of seconds to wait for more bytes of a request
 
     def do_GET(self) -> None:
         if self._is_ours():
