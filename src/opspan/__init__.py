@@ -2,7 +2,7 @@
 
 This file only maps each public name to its module. A name is imported when it is first used, so `import opspan` is fast
 and loads neither polars nor torch. The imports below are only for editors and type checkers. A running program uses the
-table below the imports.
+dict `_HOMES` below the imports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from opspan import forked as _forked  # noqa: F401  registers itself before a fork
+from opspan import forked as _forked  # noqa: F401  the import registers hooks that watch forks
 from opspan.late_names import finder
 
 if TYPE_CHECKING:

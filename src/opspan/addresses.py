@@ -33,10 +33,10 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was made a Path, which keeps only one slash
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was converted to a Path; a Path keeps only one slash
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
-_LONGEST = 1_000  # the most characters of an address to show
-MOST_BYTES = 16 << 30  # the most bytes to fetch from an address, unless the caller allows more
+_LONGEST = 1_000  # maximum number of characters of an address to show
+MOST_BYTES = 16 << 30  # maximum number of bytes to fetch from an address, unless the caller allows more
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +44,7 @@ class Address:
     """The address of a file on another machine. Its `str()` has no secrets, so it can be shown and saved."""
 
     text: str = field()
-    most_bytes: int = field(default=MOST_BYTES, compare=False)  # the most bytes that may be fetched
+    most_bytes: int = field(default=MOST_BYTES, compare=False)  # maximum number of bytes that may be fetched
 
     @property
     def scheme(self) -> str:
@@ -57,7 +57,7 @@ class Address:
 
     @property
     def is_folder(self) -> bool:
-        """True if the address is a folder of files. Its path then ends with a slash."""
+        """True if the address is a folder of files: an address with a path that ends with a slash."""
         return urlsplit(self.text).path.endswith("/")
 
     @property

@@ -15,7 +15,7 @@ CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
 MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
 
-# The key in a device file whose value has the file's times: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
+# In a device file, the value of this key has the file's times: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
 SESSION: Final = "opspan"
 # In the header of a capture, the byte offset and size of the environment variables that tell a process its rank.
 ENVIRONMENT_AT: Final = 3232

@@ -37,8 +37,8 @@ from opspan.printable import LONGEST_LINE, printable, shortened
 
 
 class OpspanError(Exception):
-    """The base class of opspan's errors. Its message is one printable line, even if it contains file names or texts of
-    other programs that have line breaks."""
+    """The base class of opspan's errors. Its message is one printable line, even if line breaks are in a file name or
+    in another program's text that the message contains."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(printable(" ".join(message.split())), LONGEST_LINE))
@@ -100,7 +100,7 @@ class TooLarge(ReadError):
 
 
 class StrictError(ReadError):
-    """The trace has issues, and reading was requested to be strict."""
+    """The trace has issues, and strict reading was requested."""
 
 
 class WriteError(OpspanError):

@@ -1,6 +1,6 @@
 """Makes reading work in a process that was forked after polars had started its threads.
 
-A forked process has only one thread, and most of polars would wait forever for the missing threads. In such a process,
+A forked process has only one thread, and most of polars would wait forever for the missing threads. In this process,
 functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the results.
 The decorator is on the functions that users call, not on inner ones, so that little data is transferred. In other
 processes the decorator costs one comparison per call. The properties `shared_property` and `cached_frame` do the same
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_PATIENCE_S = 1.0  # the most seconds to wait until polars' new threads have names
+_PATIENCE_S = 1.0  # maximum number of seconds to wait until polars' new threads have names
 
 # Calls that the new process must repeat before it runs a function, such as the registration of formulas.
 carried: dict[str, tuple[Callable[..., Any], Any]] = {}
@@ -62,7 +62,8 @@ def elsewhere(function: F) -> F:
 
 
 def methods_elsewhere(kind: C) -> C:
-    """Decorates the public methods and properties of a class as `elsewhere` does, but not its class methods."""
+    """Decorates the public methods and properties of a class as `elsewhere` does, but not its class methods and static
+    methods."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in ("__repr__", "_repr_html_"):
             continue
@@ -237,7 +238,7 @@ def _threads_run() -> bool:
     """Returns whether this process has threads with polars' names, or True if the names cannot be read."""
     name = f"{os.environ.get('POLARS_THREAD_NAME', 'polars')}-"
     try:
-        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  # the quickest way; it runs before every fork
+        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  # the quickest way, because this runs before every fork
     except OSError:
         return True
     for task in tasks:

@@ -4,10 +4,10 @@
         is_cut=False)
     extern_op("extern_kernels.mm") -> "aten::mm"
 
-A kernel's name consists of the ATen ops that the kernel was made from, without overloads, joined with underscores, and
-a number. Names of ops contain underscores, too, so only a list of torch's ops shows where a name ends. Consecutive
-words outside of that list are taken as one custom op, whose namespace is not known. A kernel's name without a number at
-its end was cut.
+A kernel's name consists of a prefix, the names of the ATen ops that the kernel was made from, and a number, joined with
+underscores. The names of ops have no overloads. They contain underscores, too, so only a list of torch's ops shows
+where a name ends. Consecutive words outside of that list are taken as one custom op, whose namespace is not known. A
+kernel's name without a number at its end was cut.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?:^|_)\d+$")
 _OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
 _GRAPH = re.compile(r"^graph_(\d+)_(?=(?:cpp|triton)_)")
 LONGEST = 4_096  # kernel names are cut to this many characters; real ones are shorter
-_MOST_WORDS = 9  # the most words, joined with underscores, in the name of an op of torch
+_MOST_WORDS = 9  # maximum number of words in the name of an op of torch; underscores separate words
 
 
 class FusedOps(NamedTuple):
@@ -75,7 +75,8 @@ def extern_op(kernel: str) -> str | None:
 
 
 def _ops(words: list[str]) -> list[str]:
-    """Splits the words into names of ops, with as few unknown words, and then as few names, as possible."""
+    """Splits the words into names of ops, with as few unknown words as possible. Of several such splits, chooses the
+    one with the fewest names."""
     count = len(words)
     best: list[tuple[int, int, int]] = [
         (0, 0, 0)
@@ -114,7 +115,7 @@ def _is_known(name: str) -> bool:
     return name in _NAMES or (name.endswith("_") and name[:-1] in _NAMES)  # copy_ is the in-place variant of copy
 
 
-# The ops of torch that have a kernel of their own and that torch.compile fuses.
+# Names of torch's ops, without namespaces and overloads.
 _NAMES = frozenset(
     """
 t abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint alias all allclose amax amin aminmax

@@ -15,8 +15,8 @@ from opspan.text_columns import TextColumn, cut
 if TYPE_CHECKING:
     from xml.etree import ElementTree
 
-ROWS = 10  # the most rows of a table, as in polars
-LONGEST_NAME = 60  # the most characters of a name; a tooltip shows the full name
+ROWS = 10  # maximum number of rows of a table, as in polars
+LONGEST_NAME = 60  # maximum number of characters of a name; a tooltip shows the full name
 LONGEST_SENTENCE = 500
 LONGEST_WHOLE = 1_000
 # MathJax skips these classes, so that dollar signs in a name do not become formulas.

@@ -1,5 +1,5 @@
-"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT, whereas `opspan.annotate`
-sends to every sink (NVTX, ITT and captures)."""
+"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT. In contrast, the
+ranges of `opspan.annotate` are sent to every sink (NVTX, ITT and captures)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _itt = Namespace(sink_list.ITT.bit)
 
 
 def is_available() -> bool:
-    """Returns whether this process can send to ITT, with torch or with the package ittapi. This does not mean that a
-    tool is listening.
+    """Returns whether this process can send to ITT, with torch's library or that of the package ittapi. This does not
+    mean that a tool is listening.
 
     In code that torch.compile compiles, the result is always False.
     """

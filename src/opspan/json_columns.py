@@ -1,6 +1,6 @@
-"""Converts columns of values to columns of JSON texts. Each function processes all rows at once, returns a polars
-expression or a Series, and escapes characters where JSON requires it. To write a JSON object for each row of a frame,
-use native.json_items instead."""
+"""Converts columns of values to columns of JSON texts. Each function except `object_of` processes all rows at once,
+returns a polars expression or a Series, and escapes characters where JSON requires it. To write a JSON object for each
+row of a frame, use native.json_items instead."""
 
 from __future__ import annotations
 

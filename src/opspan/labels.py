@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-# A mark whose text begins with this names the label of this run on a Pyroscope server.
+# The begin of the text of a mark. The rest of this text is the label `run_id` that the run has on a Pyroscope server.
 PYROSCOPE_RUN = "pyroscope run_id="
 
 
@@ -66,7 +66,7 @@ def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
 
 _ENGINE = "autograd::engine::evaluate_function"
 # The names of some autograd nodes, such as AccumulateGrad and CopySlices, begin with one of these. torch 0.4 wrote the
-# second.
+# second one.
 _NODES = ("torch::autograd::", "N5torch8autograd")
 # The names of autograd nodes that torch generates end with a digit. In old torch and for custom Functions they do not.
 # Then the label must also have a `seq`, because a user's range may be named "MyBackward", too.
@@ -75,7 +75,7 @@ _NODE_WITH_SEQ = "[^ ]+Backward"
 # Ops have a namespace, except `detach` and `detach_`, which torch records inside aten::detach.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-# The name of a mark, up to the number of a step. In a session without a schedule, this mark ends the step.
+# The begin of a mark's name; the number of a step follows. In a session without a schedule, the mark ends this step.
 END_OF_STEP = "end of ProfilerStep#"
 
 

@@ -47,7 +47,7 @@ PAGE = (
     "LICENSES.txt",
 )  # the files that are built from src/page; they are missing if the build failed
 
-# The fields of the header of a 64-bit ELF file that are read here: the offset of the sections, then sizes and counts.
+# The fields that are read from the header of a 64-bit ELF file: the offset of the sections, then sizes and counts.
 _HEAD = struct.Struct("<40xQ6xHHHH")
 _PHDR = struct.Struct("<I4xQ16xQ")  # a segment's type, offset in the file, and (after two addresses) bytes in the file
 _ELF = b"\x7fELF"
@@ -198,9 +198,9 @@ def may_run(descriptor: int) -> bool:
 
 
 def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
-    """Returns the loaded library. `descriptor`: the open descriptor of a checked file, which is loaded even if another
-    file has its path now. The descriptor must stay open. The loader identifies the library by the descriptor's path, so
-    if a later file got the same path, the loader would mistake it for this library.
+    """Returns the loaded library. `descriptor` may be the descriptor of an open file that was checked. This file is
+    loaded even if another file is at `path` now. The descriptor must stay open: the loader identifies a library by the
+    path of its descriptor, and if another library got the same descriptor, the loader would return this one instead.
 
     If the file system is mounted noexec, a copy is loaded: from memory or, if that fails, from a temporary folder.
     """

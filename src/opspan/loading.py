@@ -109,7 +109,7 @@ def load_nsys(path: str | os.PathLike[str], *, strict: bool = False, most_bytes:
 
 @forked.elsewhere
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """Returns the events of an nvprof database. It also reads all files that load_nsys reads, because scripts use this
+    """Returns the events of an nvprof database. Also reads all files that load_nsys reads, because scripts use this
     function for both tools."""
     from opspan.readers import sniffed
     from opspan.remote import local, with_address
@@ -154,8 +154,9 @@ def load_vtune(path: str | os.PathLike[str], *, strict: bool = False, most_bytes
 def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> pl.DataFrame:
     """Reads what `vtune -report` printed, as text or as CSV with any delimiter. Returns it as a data frame.
 
-    A summary becomes a frame with a row for each value (section, name, metric, value, text). Other reports have sums by
-    name. A report has no events, but `Trace.with_metrics` adds its sums to a trace.
+    A summary becomes a frame with a row for each value, and the columns section, name, metric, value and text. Any
+    other report becomes a frame with sums by name. A report has no events, but `Trace.with_metrics` adds its sums to a
+    trace.
     """
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
@@ -294,8 +295,8 @@ def _has_compiled_calls(trace: Tables) -> bool:
 
 
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
-    """Finds the ops of the work that replayed graphs launched, in recordings of the graphs' captures, or in the trace
-    itself if it has the captures."""
+    """Finds the ops of work that graph replays launched. Uses recordings of the graphs' captures, and the trace itself
+    if it has captures."""
     has_replays = _launches_graphs(trace)
     if not paths and not has_replays:
         return trace

@@ -22,9 +22,9 @@ from opspan.row_numbers import ROW_NUMBER
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
-# The most bytes of a mangled name that is demangled. The demangler is recursive, so a longer name could overflow the
-# stack. The length of the result is limited, too, because a mangled name of a hundred letters may stand for more text
-# than fits into memory.
+# Maximum number of bytes of a mangled name. A longer name is not demangled, because the demangler is recursive, so the
+# stack could overflow. The length of the result is limited, too, because a mangled name of a hundred letters may stand
+# for more text than fits into memory.
 _LONGEST_MANGLED: Final = 16 << 10
 NO_KIND: Final = 16  # the number that `cut` gives to a piece of time without a kind; it is greater than all kinds
 _SPARE_BYTES: Final = 1024
@@ -308,7 +308,7 @@ def _address(text: bytes | memoryview) -> int:
 
 
 def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """Returns seq, op_id, forward_tid and sizes from metadata in any form that native/columns/metadata.cpp reads."""
+    """Returns the columns seq, op_id, forward_tid and sizes of texts in any form that columns/metadata.cpp reads."""
     return _call("metadata", texts.alias("text").to_frame(), number=threads)
 
 

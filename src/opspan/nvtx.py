@@ -1,5 +1,5 @@
-"""Offers the functions of torch.cuda.nvtx, also on machines without CUDA. Their ranges and marks are sent only to NVTX,
-whereas `opspan.annotate` sends to every sink (NVTX, ITT and captures)."""
+"""Offers the functions of torch.cuda.nvtx, also on machines without CUDA. Their ranges and marks are sent only to NVTX.
+In contrast, the ranges of `opspan.annotate` are sent to every sink (NVTX, ITT and captures)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """Ends the range that `range_start` returned."""
+    """Ends a range. `range_id` is the handle that `range_start` returned."""
     _nvtx.end(range_id)
 
 

@@ -31,7 +31,7 @@ _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # O_NONBLOCK is necessary, because somebody may have put a pipe at the path, and opening a pipe would block.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# The most links to follow; the kernel has the same limit.
+# Maximum number of links to follow. The kernel has the same limit.
 _MOST_LINKS = 40
 # Errors that mean that the file system cannot make hard links, or cannot make this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
@@ -189,7 +189,7 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
     `overwrite` is false.
 
     The new file or folder gets the mode of the one that it replaces. If the target is a link, the file that the link
-    points to is replaced. If it is a FIFO or a device, such as /dev/null, the result is written into it.
+    points to is replaced. If the target is a FIFO or a device (/dev/null), the result is written into it.
     """
     is_sent = is_stream(target)
     real = _behind_links(target) if overwrite and not is_sent else target
@@ -301,7 +301,7 @@ class _Claim(NamedTuple):
         os.close(self.lock)
 
 
-# The folder that contains all temporary folders of this process, so that the process needs only one lock.
+# The folder that contains all temporary folders that `folder` made, so that these folders need only one lock.
 _home: _Claim | None = None
 
 

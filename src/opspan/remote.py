@@ -33,7 +33,7 @@ from opspan.tables import Tables
 T = TypeVar("T")
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
-PATIENCE_S = 30.0  # the most seconds to wait for the next byte
+PATIENCE_S = 30.0  # maximum number of seconds to wait for the next byte
 
 # Fetching stops if a server sends fewer than LEAST_RATE bytes per second, measured over RATED_S seconds.
 LEAST_RATE, RATED_S = 1_000, 60.0
@@ -43,7 +43,7 @@ ANSWER_S = 60.0
 PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits for a page of links, which lists the files of a folder
 PAUSES_S = (0.5, 2.0)  # the seconds to wait before the second and the third try
 SPARE_BYTES = 64 << 20  # the bytes of the disk that must stay free
-MOST_FILES = 10_000  # the most files that an address of a folder or a pattern may expand to
+MOST_FILES = 10_000  # maximum number of files of one address, which may be a folder or a pattern
 _LONGEST_NAME = 100
 # Finds addresses and the targets of <a> in a page. fsspec's pattern would take hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
@@ -315,7 +315,7 @@ def _http_options() -> dict[str, Any]:
 
 
 async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
-    """Awaits a result; raises _Refusal if it takes longer."""
+    """Awaits a result. Raises _Refusal if this takes longer than `seconds`."""
     try:
         return await asyncio.wait_for(awaited, seconds)
     except asyncio.TimeoutError as error:

@@ -38,7 +38,7 @@ _ROCPD = (
     "rocprofv3 --hip-trace --kernel-trace --marker-trace --output-format rocpd -- python train.py`, with "
     "`torch.autograd.profiler.emit_nvtx(record_shapes=True)"
 )
-# Readers are imported one by one until one of them recognises the file, so the most common come first.
+# Readers are imported one by one until one of them recognises the file, so the most common sources come first.
 SOURCES = (
     Source(
         "nsys",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 GAP = "  "  # the space between columns, as in torch's table
 _DOTS = "..."
-_NARROWEST = 8  # the least width of a text column if columns of numbers need the rest
+_NARROWEST = 8  # minimum width of a text column, even if columns of numbers need the rest
 _UNKNOWN_TERMINAL = 80
 _COMMAND = "`[^`]*`"
 
@@ -39,7 +39,7 @@ class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
     rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 are never left out
-    # The least width to which texts are cut; if that is too wide, columns are left out. None: never cut.
+    # Before texts are cut to less than this width, other columns are left out. None: texts are never cut.
     least: int | None = None
     cut_end: bool = False  # True to cut texts at the end, False to cut them in the middle
     align: str = ">"

@@ -226,8 +226,8 @@ class Trace(Tables):
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Writes the trace in the format that the suffix names, as `opspan export` does (docs/outputs.md).
 
-        Chrome trace (.json, .json.gz), analysis database (.sqlite), flame graph (.svg), workbook (.xlsx) and others.
-        Returns a sentence for each thing that the format cannot hold.
+        The formats are Chrome trace (.json, .json.gz), analysis database (.sqlite), flame graph (.svg), workbook
+        (.xlsx) and others. Returns a sentence for each thing that the format cannot hold.
 
         Args:
             path: the file to write.

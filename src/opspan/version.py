@@ -1,4 +1,4 @@
-"""Returns the version of opspan that is installed."""
+"""Defines VERSION, the version of opspan that is installed."""
 
 from __future__ import annotations
 

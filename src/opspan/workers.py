@@ -92,7 +92,7 @@ def main(descriptor: int) -> None:
     closes the other end."""
     # Ctrl-C interrupts all processes of the terminal. It is ignored here, because the program itself ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Otherwise the descriptor is a standard stream's number, which was free because the program had closed that stream.
+    # A descriptor up to 2 is the number of a standard stream. It was free because the program had closed this stream.
     if descriptor > 2:
         with suppress(OSError):
             os.dup2(2, 1)  # what a library prints goes to stderr

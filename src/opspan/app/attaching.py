@@ -1,5 +1,5 @@
-"""Asks running processes to record, for `opspan attach`. A process listens if it waits at a socket for such
-requests."""
+"""Asks running processes to record, for `opspan attach`. A process listens if it waits at a socket for requests to
+record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """Returns `pid` and its descendants, but only processes that listen. A process that was just forked still has its
+    """Returns the listening processes among `pid` and its descendants. A process that was just forked still has its
     parent's socket open. So if two processes have the same socket, only the first is returned."""
     processes.check_exists(pid)
     by_path: dict[str, int] = {}

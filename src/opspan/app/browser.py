@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-PATIENCE_S = 10.0  # if `webbrowser` still runs after this time, it runs the browser in the foreground
+PATIENCE_S = 10.0  # if `webbrowser` takes longer to end, it has started a browser and waits for it
 # The address is passed through standard input, because other users of the machine can see the arguments of a process.
 _PROGRAM = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.stdin.read()))"
 _FAILED = "no browser was found"
@@ -22,7 +22,7 @@ def open_address(address: str) -> str | None:
     if reason := why_none(address):
         return reason
     try:
-        # -I, because without it a file webbrowser.py in the working directory would be run.
+        # Without -I, a file webbrowser.py in the working directory would be run.
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM],
             stdin=subprocess.PIPE,

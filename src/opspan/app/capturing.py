@@ -22,7 +22,7 @@ from opspan.printable import path_text
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
-# Ranges, marks, counters, frames; records of other kinds only describe events.
+# The kinds of units that are ranges, marks, counters or frames. A file with only other kinds counts as empty.
 _EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))
 
 # Signals that this process passes on to the program. The signals that stop and continue a job are not in the list,
@@ -54,16 +54,16 @@ def collectors() -> Path:
         raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_for_others(path)
-    except OSError as error:  # a program that loads such a library would crash, or run without being captured
+    except OSError as error:  # a program that loads this library would crash, or run without being captured
         raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 
 
 @contextlib.contextmanager
 def capture_folder(wanted: Path | None, name: str = "opspan-capture") -> Iterator[Path]:
-    """Provides an empty folder: `wanted`, or the first free one called `name`-N in the working directory.
+    """Provides an empty folder: `wanted`, or a new folder `name`-N in the working directory, with the first free N.
 
-    If this function creates the folder and it stays empty, it is removed at the end.
+    If this function created the folder, and the folder is still empty at the end, removes the folder.
     """
     ours = wanted is None or not exists(wanted)
     folder = _make_folder(wanted, name)
@@ -135,7 +135,8 @@ def start(command: Sequence[str], environment: Mapping[str, str], output: Binary
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the program, waits for its end, and returns its exit code, or 128 + the signal that killed it."""
+    """Runs the program, waits for its end, and returns its exit code, or 128 + the number of the signal that killed
+    it."""
     # Blocks the signals, because sigwaitinfo() returns a blocked signal together with its sender. A signal handler
     # would not know the sender.
     waited = {*_FORWARDED, signal.SIGCHLD}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 STEPS = 2
-# The fields to show of each range, and the text before each value.
+# The fields of a range that `tree` shows, each with the text before its value.
 _FACTS = {"class_name": "", "seq": "seq ", "forward_tid": "forward on thread ", "sizes": "sizes "}
 
 

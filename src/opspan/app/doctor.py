@@ -1,5 +1,4 @@
-"""Checks what works on this machine, and names commands that repair what does not. cli/doctor prints the list of
-checks."""
+"""Checks what works on this machine, and says how to repair what does not. cli/doctor prints the list of checks."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class Check:
     name: str
     state: State
     found: str
-    todo: str = ""  # a command that repairs what is wrong, or installs what is optional
+    todo: str = ""  # how to repair what is wrong, or to get what is optional
 
 
 def checks() -> Iterator[Check]:

@@ -22,7 +22,7 @@ _HOMES = re.compile(r"/(home|Users)/[^/\s:;,()'\"]+")  # matches home folders on
 
 
 def as_text(check: Check) -> str:
-    """Returns a line for the check, and a second line if the check has something to do."""
+    """Returns a line for the check, and a second line if something can be repaired or installed."""
     lines = f"{check.name:<19} {check.state:<8} {check.found}\n"
     if check.todo and check.state != "ok":
         lines += f"{'':<28} {'fix' if check.state == 'WRONG' else 'to have it'}: {check.todo}\n"
@@ -51,8 +51,8 @@ def as_markdown(checks: Sequence[Check]) -> str:
 
 
 def without_user(text: str) -> str:
-    """Replaces home folders by ~, and this user's name by USER where the name is a folder or a part of a folder's
-    name."""
+    """Replaces this user's home folders by ~. In paths, replaces the names of this user and of other home folders by
+    USER."""
     for home in sorted(_home_folders(), key=len, reverse=True):
         text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
     text = _HOMES.sub(r"/\1/USER", text)

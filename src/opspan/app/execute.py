@@ -123,7 +123,7 @@ def _report(error: BaseException) -> None:
         sys.excepthook(type(error), error, trace)
     except SystemExit:
         raise
-    except BaseException as second:  # noqa: BLE001  # reported as the interpreter does
+    except BaseException as second:  # noqa: BLE001  # reported as the interpreter reports it
         sys.stderr.write("Error in sys.excepthook:\n")
         second = second.with_traceback(_without_us(second.__traceback__))
         sys.__excepthook__(type(second), second, second.__traceback__)

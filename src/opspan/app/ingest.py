@@ -29,8 +29,8 @@ CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
 PAUSES_S = (0.5, 1.0, 2.0)  # seconds to wait before the second try, the third try and so on
 _FOR_NOW = (429, 500, 502, 503, 504)  # status codes of a server that may accept the request later
 _REFUSED = (401, 403)
-_LONGEST = 4096  # the most bytes to read from a file of credentials, or from a server's answer
-_MOST_CHARACTERS = 300  # the most characters of a server's answer that an error shows
+_LONGEST = 4096  # maximum number of bytes to read from a file of credentials, or from a server's answer
+_MOST_CHARACTERS = 300  # maximum number of characters of a server's answer that an error shows
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -81,8 +81,8 @@ class Server:
         return f"{self.address.scheme}://{self.address.netloc}{self.address.path}"
 
     def _try(self, target: str, body: bytes, headers: dict[str, str]) -> str | None:
-        """Sends the request once. Returns None on success. Returns an error if another try may succeed, and raises
-        PushError if it cannot."""
+        """Sends the request once. Returns None on success. Returns the text of the error if `post` may try again, and
+        raises PushError if it must not."""
         is_sent = False
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.address.hostname or "", self.address.port, timeout=self.timeout_s)
@@ -128,8 +128,8 @@ class Server:
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
-    """Ends the connection after this time, and raises TimeoutError. A socket's own timeout is not enough, because it
-    starts again with each byte that a slow server sends."""
+    """Ends the connection and raises TimeoutError if the `with` block takes longer than `seconds`. A socket's own
+    timeout is not enough, because it starts again with each byte that a slow server sends."""
     is_over = False
 
     def end() -> None:

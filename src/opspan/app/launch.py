@@ -1,5 +1,6 @@
-"""Labels the ops of a program that was not edited. Environment variables make each Python process start an emitter when
-it imports torch. `execute` runs the program in this process, and `capturing` runs it in another process.
+"""Labels the ops of a program that was not edited. Environment variables make each Python process start an emitter,
+which sends labels of ops to a tool, when the process imports torch. `execute` runs the program in this process, and
+`capturing` runs it in another process.
 
 This module imports no large module, because every Python process under `opspan run --emit` imports it.
 """
@@ -57,7 +58,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class RollingOptions:
-    """The arguments of `record` with which each process makes a rolling recording."""
+    """The arguments of emit/rolling.py, with which each process makes a rolling recording."""
 
     keep: tuple[str, ...]
     dump_to: str | None = None

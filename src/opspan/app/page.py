@@ -1,4 +1,4 @@
-"""Builds the page into the user's cache if it could not be built when opspan was installed."""
+"""Builds the page of `opspan report` into the user's cache if the page could not be built when opspan was installed."""
 
 from __future__ import annotations
 

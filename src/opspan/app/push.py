@@ -1,4 +1,5 @@
-"""Pushes a trace as a profile to a Pyroscope server. The profile has three types: host time, device time and counts."""
+"""Pushes a trace as a profile to a Pyroscope server. The profile has three types of values: host time,
+device time and counts."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from opspan.errors import UsageError
 from opspan.views.missing import FUNCTIONS, labelling
 from opspan.views.pprof import profile_of
 
-# The values of --by. Each value keeps only one kind of frames in the profile; None keeps all frames.
+# Maps each value of --by to the only kind of frames that the profile keeps. None keeps all kinds.
 BY: Final[dict[str, str | None]] = {"op": None, "module": "module", "function": FUNCTION}
 RUN: Final = "run_id"
 _SAMPLES = json.dumps(
@@ -29,7 +30,7 @@ _SAMPLES = json.dumps(
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _KEY = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _VALUE = re.compile(r"[^\x00-\x20\x7f,{}=\"]{1,200}")
-_MOST = 10  # the most tags that a profile may have
+_MOST = 10  # maximum number of tags that a profile may have
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Makes a process listen for `opspan attach` if it does not listen yet. It uses sys.remote_exec of Python 3.14, with
-which one process makes another process of the same Python version run a file.
+which one process makes another process run a file. Both processes must run the same version of Python.
 
-This needs permission to trace the other process: both processes have the same user, and containers often need the
-capability SYS_PTRACE.
+This needs permission to trace the other process: both processes must belong to the same user, and a container often
+needs the capability SYS_PTRACE.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from opspan.app import processes
 from opspan.errors import UsageError
 from opspan.printable import printable
 
-# The most seconds to wait until the other process listens; Python runs the script only between two lines.
+# Maximum number of seconds to wait until the other process listens. Python runs the script only between two lines of
+# the other process's code.
 _SECONDS = 10.0
 _READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
 

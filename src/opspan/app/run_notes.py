@@ -21,7 +21,7 @@ from opspan.printable import printable
 
 VARIABLE = "OPSPAN_NOTES"
 _NAME = ".opspan-run"
-_LONGEST = 1000  # the most characters of a text, so that one write suffices for a line
+_LONGEST = 1000  # maximum number of characters of a text, so that one write suffices for a line
 _MOST_BYTES = 1 << 20
 _OLDEST = (3, 10)
 

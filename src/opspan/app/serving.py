@@ -4,8 +4,8 @@ The address contains a random token, because every user and every web page of th
 gets the page if it names the token and a loopback host. The path of `address_once` redirects to the page, but only
 once. Every other request gets 403 or 404, without a text.
 
-A page of another site can have its own name resolved to 127.0.0.1 (DNS rebinding). The browser then sends that name as
-Host, so only names of loopback are accepted. The port is not compared, because `ssh -L` may use another one.
+Another site can make the name of its own host resolve to 127.0.0.1 (DNS rebinding). A browser then sends the site's
+name as Host, so only names of loopback are accepted. The port is not compared, because `ssh -L` may use another one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _HEADERS = {
 
 
 class PageServer(ThreadingHTTPServer):
-    """Takes its port at once, so that a port in use is reported before a large trace is read."""
+    """Serves `page`. Takes its port when it is created, so that a port in use is reported before a large trace is
+    read."""
 
     daemon_threads = True
 
@@ -81,7 +82,7 @@ class PageServer(ThreadingHTTPServer):
 
 class _PageRequest(BaseHTTPRequestHandler):
     server: PageServer
-    timeout = 60  # the most seconds to wait for more bytes of a request
+    timeout = 60  # maximum number of seconds to wait for more bytes of a request
 
     def do_GET(self) -> None:
         if self._is_ours():

@@ -1,4 +1,5 @@
-"""Makes short recordings of a running process for `opspan top`, one after another, until the user ends it.
+"""Makes short recordings of a running process for `opspan top`, one after another, until the
+user ends `opspan top`.
 
 The next recording begins before the previous one is read, so that few events are missed. Every recording is written to
 a temporary folder of this user, which is deleted after reading.
@@ -48,7 +49,7 @@ class Recorder:
 
     def next(self, seconds: float) -> Snapshot | None:
         """Waits at most `seconds` for the next recording. Returns None if none was ready in time. Raises OpspanError if
-        recording has ended."""
+        recording has failed."""
         try:
             result = self._done.get(timeout=seconds)
         except queue.Empty:

@@ -94,7 +94,7 @@ def _longest_buffer(batch: _Table, stream: IO[bytes], body_at: int, body_bytes: 
 
 
 class _Table:
-    """A table of Flatbuffers, whose fields have numbers. A list before the table has each field's offset."""
+    """A table in the format Flatbuffers. Its fields have numbers, and a separate list has the offset of each field."""
 
     def __init__(self, raw: bytes, at: int) -> None:
         self._raw, self._at = raw, within(at, len(raw))
@@ -120,7 +120,7 @@ class _Table:
         return _Table(self._raw, at + self._read("<I", at)[0])
 
     def numbers(self, field: int, width: int = 1) -> tuple[int, ...]:
-        """Returns a list of 64-bit numbers, or of structures of `width` such numbers, as one tuple."""
+        """Returns all numbers of a list as one tuple. An item of the list has `width` numbers of 64 bits."""
         at = self._where(field)
         if at is None:
             return ()

@@ -1,4 +1,4 @@
-"""Turns any error of a reader into a ReadError with a one-line message and the first error as its cause.
+"""Turns any error of a reader into a ReadError with a one-line message and the original error as its cause.
 
 A file may have any content, and a reader cannot foresee every error. With OPSPAN_DEBUG=1 the command line prints the
 traceback.

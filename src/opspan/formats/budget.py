@@ -2,7 +2,7 @@
 forever, or exhaust the memory. With limits, reading it raises an error with a one-line message.
 
 OPSPAN_BUDGET=10     every Limit below is ten times as large; 0: no limit. For files that you trust
-OPSPAN_MEMORY=64G    this much memory may be used, whatever the system says is free; 0: do not ask the system
+OPSPAN_MEMORY=64G    this much memory may be used, whatever the system says is free; 0: no limit
 
 The limits are far above what tools write, so a file that exceeds one is damaged or was made to do harm.
 """
@@ -56,7 +56,7 @@ class Limit(NamedTuple):
         return TooLarge(f"{path}: {self.message(file_bytes)}")
 
     def message(self, file_bytes: int = 0) -> str:
-        """Says what exceeds the limit, how much is allowed, and what to do."""
+        """Returns a text that says what exceeds the limit, how much is allowed, and what to do."""
         count = self.allows(file_bytes)
         much = gigabytes(count) if "bytes" in self.what else f"{count:,}"
         return (
@@ -198,7 +198,7 @@ def _of_groups() -> list[int]:
                 break
             limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
             if limit.isdigit() and taken.isdigit():
-                # If memory is short, the system frees cached pages of files that are not in use, so they count as free.
+                # If memory is short, the system frees the inactive pages of its file cache, so they count as free.
                 spare = re.search(rf"^{cache} ([0-9]+)$", _text(folder / "memory.stat"), re.MULTILINE)
                 rooms.append(max(0, int(limit) - int(taken) + (int(spare[1]) if spare else 0)))
     return rooms

@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Arg(NamedTuple):
-    """A column of values from the args of events, to which an event contributes the value under one of the keys."""
+    """A column that is read from the args of events. Its values are those that events have under one of `keys`."""
 
     column: str
     as_: int
@@ -81,7 +81,7 @@ class _TextRows(Generic[T]):
 
 
 class ChromeFile:
-    """An open file. Its events can be read once. After that, `members` has the file's other top-level members."""
+    """A Chrome trace. Its events can be read once. After that, `members` has the file's other top-level members."""
 
     def __init__(self, path: Path, issues: Issues) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class ChromeFile:
             raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
 
     def _pieces(self, reading: Reading, parse: Callable[[bytes | memoryview, int, bool], _TextRows[T]]) -> Iterator[T]:
-        """Parses several pieces in parallel. Each piece is parsed as if it began with an event. If the end of the
+        """Parses several pieces in parallel. Each later piece is parsed as if it began with an event. If the end of the
         previous piece shows that this was wrong, the piece is parsed again, together with the rest of the previous
         piece."""
         state = supposed = _START
@@ -151,7 +151,7 @@ class ChromeFile:
                         progress.add(parsed.events)
                         yield parsed.result
                     parsed = None
-                # Text after the end of the JSON is read too, because it may show that the file is damaged.
+                # Text after the end of the JSON is dropped. The loop still reads it, because reading may show damage.
                 rest = b"" if state == _DONE else bytes(text)
                 reading.done(piece)
 
@@ -231,8 +231,8 @@ _FIELDS: Final[dict[str, Dtype]] = {
 
 
 def gathered(chrome_file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
-    """Returns the events of each group. Events without a group, and events without a time that their group needs, are
-    counted as issues."""
+    """Returns the events of each group. Leaves out events that have no group, and events that have no time although
+    their group needs one, and counts them as issues."""
     columns_of = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0

@@ -1,5 +1,5 @@
 """Functions that several readers of tables need: declaring columns, joining frames, leaving out rows without a time,
-moving times to zero, and looking up texts, names of enumerations and labels.
+moving times to another zero, and looking up texts, names of enumerations and labels.
 
 Impossible values in a column are set to null and counted here, so the readers need not check for them. The readers know
 what the tables and columns mean.
@@ -47,15 +47,15 @@ def enumeration(names: str) -> dict[int, str]:
 
 
 def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Joins the frames into one frame with contiguous columns. Empties the list column by column, so that at most one
-    column is in memory twice."""
+    """Joins the frames into one frame with contiguous columns. Takes the columns out of the frames one after another,
+    so that at most one column is in memory twice."""
     if len(frames) == 1:
         return frames[0].rechunk()
     columns: list[pl.Series] = []
     schema, rows = frames[0].schema, sum(frame.height for frame in frames)
     for name in schema:
         parts = [frame.drop_in_place(name) for frame in frames]
-        # Many columns have only nulls. As a literal, such a column takes no memory.
+        # Many columns have only nulls. `completed` adds them as literals, which take no memory.
         if rows and all(part.null_count() == len(part) for part in parts):
             continue
         columns.append(pl.concat(parts, rechunk=True))
@@ -67,8 +67,10 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
-    """Renames start and end to start_ns and end_ns, and leaves out rows whose start is not a time."""
-    # Most tables are returned without a query. For a small file, queries would take longer than reading the file.
+    """Renames start and end to start_ns and end_ns, and leaves out rows whose start is not a time. An impossible
+    end becomes null."""
+    # For most tables, the one query of `_is_sound` is enough. For a small file, further queries would take longer than
+    # reading the file.
     if frame.is_empty() or _is_sound(frame):
         return _in_ns(frame)
     start = pl.col("start")
@@ -96,7 +98,8 @@ def _in_ns(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_sound(frame: pl.DataFrame) -> bool:
-    """Returns whether all times are possible. Usually the least and the greatest time are enough to decide."""
+    """Returns whether the extremes of the times show that all times are possible, and no end is before its start. If
+    the result is False, all times may still be possible."""
     start, end = pl.col("start"), pl.col("end")
     figures = {"low": start.min(), "high": start.max(), "nulls": start.null_count()}
     has_end = "end" in frame.columns
@@ -174,7 +177,7 @@ class TextTable:
 
 
 def _is_in_order(frame: pl.DataFrame) -> bool:
-    """Returns whether the ids are unique and ascending, and all have a text, as tools write them."""
+    """Returns whether the ids are unique and ascending, and each id has a text. Most files are like that."""
     ids = frame["id"]
     return not (ids.null_count() or frame["value"].null_count()) and bool((ids[1:] > ids[:-1]).all())
 
@@ -184,8 +187,8 @@ def _none(dtype: Dtype, length: int = 1) -> pl.Series:
 
 
 def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
-    """Returns the names of enumeration numbers. An unknown number becomes `other` or, without `other`, the number as
-    text."""
+    """Replaces the numbers of an enumeration by texts: `template`, filled with the number's name. For an unknown
+    number, the text is `other`, filled with the number, or the number alone if `other` is None."""
     if numbers.is_empty():
         return pl.Series(numbers.name, [], dtype=pl.Categorical)
     has_one = numbers.min() == numbers.max() and not numbers.null_count()
@@ -231,7 +234,8 @@ def numbered(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def numbered_alike(**frames: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Adds a column of row numbers to each frame. All frames share the memory of one column of numbers."""
+    """Adds the columns `id` (row numbers) and `rank` (0) to each frame. All frames share the memory of one column of
+    row numbers."""
     numbers = pl.int_range(max(frame.height for frame in frames.values()), dtype=pl.Int64, eager=True).alias("id")
     rank = pl.lit(0, dtype=pl.Int32).alias("rank")
     return {name: frame.with_columns(numbers.head(frame.height), rank) for name, frame in frames.items()}

@@ -1,7 +1,8 @@
 """Makes short names by which kernels can be told apart.
 
-kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). For a kernel that only starts another
-    function, the name of that function: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
+kernel_name(full) -> the kernel's own name: `add` for `void ns::add<float>(float*)`. For a kernel that only
+    starts another function, the name of this function, such as cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1
+    instead of Kernel2
 kernel_names(full_names) -> kernel_name of each
 told_apart(names, full_names) -> a tool's short names, with kernel_name where a tool's name says too little
 """
@@ -24,9 +25,9 @@ _STARTERS = frozenset(
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
-_DEEPEST = 4  # the most calls to follow from a kernel that starts a function that starts another one; thrust has two
+_DEEPEST = 4  # maximum number of starters to follow, if each starts the next one; in thrust there are two
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
-_MOST_NAMES = 64  # the most parts of a function's name, including its namespaces
+_MOST_NAMES = 64  # maximum number of parts of a function's name; its namespaces are parts, too
 _LENGTH = re.compile(r"[0-9]{1,5}")
 _TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # the begin of a nested name among mangled template arguments
 
@@ -60,8 +61,8 @@ def kernel_names(full_names: pl.Series) -> pl.Series:
 
 
 def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
-    """Returns the names with kernel_name in place of those that say too little: names in _STARTERS and in
-    _IN_NAMESPACE."""
+    """Returns the names, but replaces a name that says too little (one in _STARTERS or _IN_NAMESPACE) by the result of
+    kernel_name."""
     starters = pl.Series([*_STARTERS, *_IN_NAMESPACE], dtype=pl.Categorical)
     is_starter = names.is_in(starters.implode()) & full_names.is_not_null()
     if not is_starter.any():

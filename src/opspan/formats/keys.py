@@ -1,6 +1,6 @@
-"""Finds the rows that have given keys, which are numbers. The numbers are mostly close together. So a list has an entry
-for every number from the least to the greatest key: the key's row, or null. If all these numbers are keys, the row
-follows from the key itself. A join takes ten times as long.
+"""Finds the rows that have given keys. Most keys are integers that are close together. So a list has an entry for every
+integer from the least to the greatest key: the key's row, or null. If all these integers are keys, the row follows from
+the key itself. A join, which is used for other keys, takes ten times as long.
 
 The functions compute with Series instead of queries over frames, because most tables are small. A query costs as much
 time as processing a thousand rows.
@@ -14,7 +14,7 @@ import polars as pl
 
 from opspan.row_numbers import ROW_NUMBER
 
-_CLOSE = 4  # the list may be this many times as long as `keys`, or as long as `wanted` if that is more
+_CLOSE = 4  # the list has at most this many entries per key or, if that is more, one entry per wanted key
 _STRETCHES = 8
 _FEW = 64  # up to this many rows, a Python dict is faster than a query
 
@@ -53,7 +53,8 @@ def _numbered(wanted: pl.Series, numbers: pl.Series) -> pl.Series | None:
 
 
 def _searched(wanted: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Searches numbers in ascending order, which mostly form a few runs of consecutive numbers."""
+    """Returns, for each wanted number, its index in `numbers`, or null. `numbers` are in ascending order, and usually
+    form a few runs of consecutive numbers."""
     gaps = (numbers[1:] - numbers[:-1] != 1).arg_true()
     if len(gaps) < _STRETCHES:
         key, row = pl.col(wanted.name), pl.lit(None, pl.Int64)

@@ -24,8 +24,8 @@ from opspan.tables import Issues
 
 Bytes = npt.NDArray[np.uint8]
 
-DEEPEST = 8  # the most levels of schemas inside each other
-FEW_NAMES = 64  # the number of an enumeration's names that take as long to decode as one field
+DEEPEST = 8  # maximum number of levels of nested schemas
+FEW_NAMES = 64  # decoding this many names of an enumeration takes as long as decoding one field
 
 # NVTX_PAYLOAD_ENTRY_TYPE_*, as numpy types
 NUMBERS = {
@@ -43,7 +43,7 @@ NUMBERS = {
 }
 CHARACTERS = (1, 25)
 TEXT_IDS = (75, 76, 80)  # types whose value is the number of a text, which replaces the program's pointer or handle
-INLINE_TEXTS = (75, 76)  # types of entries that contain the text itself, if they have a length
+INLINE_TEXTS = (75, 76)  # types of entries that contain the text itself, if the entry has a length
 
 # NVTX_PAYLOAD_ENTRY_FLAG_*
 ELSEWHERE = 2 | 4 | 8
@@ -79,7 +79,7 @@ class Budget:
 
 
 class Decoder:
-    """Decodes payloads by the schemas of one domain. `texts` returns the texts for numbers of texts in payloads."""
+    """Decodes payloads by the schemas of one domain. `texts` maps the numbers of texts in payloads to these texts."""
 
     def __init__(
         self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series], budget: Budget

@@ -24,7 +24,7 @@ from opspan.formats.thrift import PLAIN, CompactReader, Fields
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # the number of bytes at the end of the file that contain the footer's length and the magic
-_HEAD: Final = 256  # the number of bytes that contain most heads of pages; a head with long texts is longer
+_HEAD: Final = 256  # bytes to read first for the head of a page; only a head with long texts has more bytes
 
 # Maps field numbers of the format to names. `data` is the head of a data page; its two field numbers are for the
 # format's two versions of data pages. An index page has no `data`.
@@ -49,7 +49,7 @@ _PAGE: Final[Fields] = {
 }
 
 
-# Maps types whose values have the same bytes in the footer as in memory to the number of these bytes.
+# The types whose values have the same bytes in the footer as in memory, and how many bytes these are.
 _NUMBERS: Final[dict[type[pl.DataType], int]] = {pl.Int32: 4, pl.UInt32: 4, pl.Int64: 8, pl.UInt64: 8}
 
 
@@ -109,7 +109,8 @@ def _footer(stream: IO[bytes], path: Path) -> tuple[bytes, int]:
 
 
 def _longest(footer: dict[str, Any]) -> int:
-    """Returns the number of rows or, if a column of lists has more values than that, the number of its values."""
+    """Returns the number of rows or, if it is greater, the number of values of a column in one group of rows. A column
+    of lists may have more values than rows."""
     rows = [within(group["rows"]) for group in footer["groups"]]
     if sum(rows) != within(footer["rows"]):
         raise ValueError(rows)

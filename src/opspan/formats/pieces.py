@@ -27,7 +27,7 @@ class _Column:
                 self.small.append(pl.Series(part.name, [self.value], dtype=self.dtype).new_from_index(0, self.rows))
             self.small.append(part)
             if len(self.small) >= FEW:
-                # Copies the parts, because a part keeps all memory allocated from which it was computed.
+                # Copies the parts, because a part refers to the memory of its whole piece and would keep it.
                 self.parts.append(pl.concat(self.small, rechunk=True))
                 self.small.clear()
         self.rows += len(part)

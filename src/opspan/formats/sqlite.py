@@ -1,12 +1,12 @@
 """Opens SQLite files for all readers. Files are opened read-only and checked, and columns are read into polars.
 
-It never changes a user's file, and creates no files next to it. If a file has a write-ahead log, or a journal that must
-be rolled back, the file is copied and the copy is repaired. A file that cannot be read at all raises an error with a
-one-line message. A partly damaged file is read as far as possible, and the damage is counted.
+This module never changes a user's file, and creates no files next to it. If a file has a write-ahead log, or a journal
+that must be rolled back, the file is copied and the copy is repaired. A file that cannot be read at all raises an error
+with a one-line message. A partly damaged file is read as far as possible, and the damage is counted.
 
-It runs no code from the file. A view, a virtual table or a computed column is a program of the file's author, which may
-never end. So only real tables and stored columns are read. A query returns at most as many rows as fit into the file,
-because damaged pages may refer to each other in a circle.
+This module runs no code from the file. A view, a virtual table or a computed column is a program of the file's author,
+which may never end. So only real tables and stored columns are read. A query returns at most as many rows as fit into
+the file, because damaged pages may refer to each other in a circle.
 
 The readers know what the tables mean.
 """
@@ -52,13 +52,13 @@ from opspan.tables.schema import completed, without_rows
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
 CHUNK_ROWS = 250_000
-CHUNKS = 64  # the most parts in which a table is read, even if its row ids are far apart
-SMALLEST_CHUNK = 1_024  # the most rows that are lost around a damaged place
-HALVINGS = 1_000  # the most halvings for one table; damaged row ids may be so far apart that halving would take forever
+CHUNKS = 64  # maximum number of parts into which a table is split for reading, even if its row ids are far apart
+SMALLEST_CHUNK = 1_024  # a damaged part with at most this many row ids is not halved further
+HALVINGS = 1_000  # maximum number of halvings for one table; damaged row ids may be extremely far apart
 # Each thread has its own connection. More threads would only wait for memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
 
-# Selects real tables: views and virtual tables have no root page.
+# Selects name, "is a real table", "is a table" and root page. Views and virtual tables have no root page.
 TABLE_NAMES = """
 SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %', type = 'table', rootpage
 FROM sqlite_master
@@ -67,8 +67,8 @@ WHERE type IN ('table', 'view')
 
 # A row takes more than this number of bytes in a file, even if it is empty.
 LEAST_ROW_BYTES = 4
-# A row that was written before a column was added has the column's default value. Tools have no defaults longer than
-# this. A longer default would need memory in each of these rows.
+# A row that was written before a column was added has the column's default value. Tools declare no defaults longer
+# than this. A longer default would need memory in each of these rows.
 LONGEST_DEFAULT = 1_000
 
 # Errors that Python's sqlite3 raises. It raises UnicodeDecodeError if an error message quotes a damaged schema.
@@ -106,8 +106,8 @@ class SqliteFile:
             self.bytes = size_on_disk(self.path.stat())
             self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
             self._uri, is_copy = read_only_uri(self.path, self._stack)
-            # The journal of a copied file may have newer pages, so its tables cannot be read directly from the file's
-            # pages.
+            # A copied file has a journal, which SQLite has to apply. So the pages in the file alone may be wrong, and
+            # only SQLite reads the tables of a copy.
             self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
@@ -343,7 +343,7 @@ class SqliteFile:
     def _around(
         self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None, error: Exception
     ) -> _Chunk:
-        """Reads the undamaged rows of a damaged chunk. Halves the chunk until a part has fewer than SMALLEST_CHUNK row
+        """Reads the undamaged rows of a damaged chunk. Halves the chunk until a part has at most SMALLEST_CHUNK row
         ids."""
         self._halvings[table] += 1
         if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK or self._halvings[table] > HALVINGS:

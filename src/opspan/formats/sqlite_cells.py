@@ -38,7 +38,8 @@ FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''"
 # Casting to text costs nothing if the cell is text already.
 PLAIN: dict[Type, str] = {"text": "CAST({0} AS TEXT)", "bytes": "CAST({0} AS BLOB)"}
 
-# Casts for columns with cells of other types. A cell that cannot be converted exactly becomes NULL.
+# Casts for columns that also have cells of other types than the requested one. A cell that cannot be converted exactly
+# becomes NULL.
 GUARDED: dict[Type, str] = {
     "int": (
         "CASE typeof({0}) WHEN 'integer' THEN {0}"
@@ -141,7 +142,7 @@ def read(
     descriptor: int, layout: TableLayout, columns: Mapping[str, Type], threads: int, most_text: int
 ) -> tuple[pl.DataFrame, int] | str:
     """Returns the columns and the bytes of their texts, or the reason why native code declines the table. `most_text`
-    is the most bytes that the texts may have."""
+    is the maximum number of bytes of all texts together."""
     if not columns.keys() <= layout.fields.keys():
         return "a column that is not there"
     if any(kind == "text" and name in layout.reals for name, kind in columns.items()):

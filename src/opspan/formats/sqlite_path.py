@@ -35,8 +35,8 @@ def is_sqlite(head: bytes) -> bool:
 
 
 def stamp(path: Path) -> tuple[int, int, bytes]:
-    """Returns values that change whenever the file changes: its size, its modification time and SQLite's count of
-    changes."""
+    """Returns values that change whenever the file changes: its size, its modification time and its first bytes, which
+    contain SQLite's count of changes."""
     try:
         with open_file(path) as stream:
             facts = os.fstat(stream.fileno())

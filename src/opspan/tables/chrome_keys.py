@@ -4,8 +4,8 @@ reads back (readers/kineto/exported.py). If torch.profiler has a key for a colum
     {"opspan": {"version": 1, "zero_ns": 5000}, "opspanTables": {"ranks": [...], "threads": {...}, ...},
      "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
 
-The first key of each table (`range`, `call`, ...) names the table to which the event belongs. Its value is the row's
-id.
+The first key of each dict below (`range`, `call`, ...) says to which table an event belongs. Its value is the id of the
+event's row; in the table memory, which has no ids, it is the number of the row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MARK, TABLES = "opspan", "opspanTables"  # top-level members of the file
 ENDED, NOT_ENDED = "Ended", "no"
 # Marks a range that is drawn on a separate track because it overlaps others, although it was not reported as async.
 OVERLAPS = "Overlaps"
-API = "API"  # the key for a call's column `api`; written if torch.profiler uses another category for the call
+API = "API"  # the key for a call's column `api`; written only if the event's category is not the value of `api`
 UNNAMED = "Unnamed"  # marks an event whose row has no name
 
-# The data of a function that was derived from the stacks of ops (profiler/sampled_functions.py). Such functions are not
-# read back.
+# The payload_json of functions that were derived from the stacks of ops (profiler/sampled_functions.py). These
+# functions are not read back.
 SAMPLED = '{"sampled": "at ops"}'
 
 CYCLES = "cycles"  # a member of opspanTables that says when each cycle began
@@ -90,7 +90,7 @@ WORK = {
     "dynamic_shared_bytes": "dynamic shared memory",
     "payload_json": "Data",
 }
-LISTS = ("sizes", "input_types", "input_strides", "inputs")  # columns of ranges whose texts are JSON lists
+LISTS = ("sizes", "input_types", "input_strides", "inputs")  # columns of the table ranges that hold JSON lists
 SIZES = {"grid": "grid", "block": "block"}  # keys of work that each hold three columns, for x, y and z
 REPLAYED = {
     "captured_op": "Captured op",
@@ -113,7 +113,7 @@ MEMORY = {
     "payload_json": "Data",
     "end_ns": "Ended after ns",
 }
-# Columns without a key in args, because the event itself or several keys together hold their values.
+# Columns that have no key of their own in args, because the event itself or other keys hold their values.
 _PLACE = {"rank", "pid", "tid", "start_ns", "end_ns", "name"}
 _IN_THE_EVENT = {
     "ranges": _PLACE | {"is_async", "is_mark"},

@@ -10,8 +10,8 @@ import polars as pl
 from opspan.tables import schema
 from opspan.tables.metadata import Metadata
 
-# Keys in a rank's options whose values say how far the rank was moved to the first rank's clock: by UTC, or by matching
-# collectives.
+# Keys of a rank's options. Their values say how far the times of the rank were moved to align them with other ranks: by
+# UTC, or by matching collectives.
 BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 

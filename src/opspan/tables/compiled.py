@@ -10,7 +10,7 @@ from opspan.tables.column import I32, I64, NAME, RANK, Column, TableSchema
 
 KNOWN_BY = pl.Enum(["artifact", "code", "name"])
 CACHE = pl.Enum(["hit", "miss", "bypass"])
-# The most characters of a reason and of a stack; longer texts are cut.
+# Maximum number of characters of a reason, and of a stack. Longer texts are cut.
 MOST_REASON, MOST_STACK = 4_000, 16_000
 _CUT = f"Cut after {MOST_REASON:,} characters."
 _COMPILE_ID = Column("compile_id", NAME, "The compilation, as in the name of a range `Torch-Compiled Region: 0/0`.")

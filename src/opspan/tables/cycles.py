@@ -1,12 +1,12 @@
 """Cycles are files that one process wrote one after another, such as those of torch's `schedule(repeat=2)`.
 
-    group_by_process(ranks, numbers, recordings, issues) -> for each process, its files' indices in `ranks`, by time
+    group_by_process(ranks, numbers, recordings, issues) -> for each process, the indices of its files, in order of time
     cycle_numbers(groups, recordings)                    -> maps a file's index to its cycle number, from 1
     lanes(ranks)                                         -> Lanes: a separate rank number for each cycle
 
-All cycles of a process have the rank of the process, and the column `cycle` tells them apart. Two cycles may use equal
-ids of calls, Python threads and forward ops, and nothing was recorded between them. So each cycle is analysed as if it
-were a rank, and no analysis looks up, attributes or sums anything across files. docs/ranks.md has the rules.
+All cycles of a process have the rank of the process, and the column `cycle` tells them apart. Calls, Python threads and
+forward ops of two cycles may have equal ids, and nothing was recorded between the cycles. So each cycle is analysed as
+if it were a rank, and no analysis looks up, attributes or sums anything across files. docs/ranks.md has the rules.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Lanes(NamedTuple):
 
     def frames(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Replaces the rank by the lane in all frames. Tables such as devices have no cycles, so their rows are
-        repeated for each lane of their rank. But issues and metrics go to the first lane only."""
+        repeated for each lane of their rank. But issues and metrics go only to the rank's first lane."""
         return {name: self._frame(frame, is_once=name in ("issues", "metrics")) for name, frame in frames.items()}
 
     def _frame(self, frame: pl.DataFrame, *, is_once: bool) -> pl.DataFrame:
@@ -243,9 +243,9 @@ def _host(one: Metadata) -> str | None:
 
 
 def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None]) -> dict[int, int]:
-    """Returns the cycle number of each file, by the file's index; empty if each process has only one file. If all
-    processes have the same number of files, or the step numbers do not rise, numbers the files of each process in
-    order. Otherwise some files are missing, so files that begin with the same step number get the same cycle number."""
+    """Maps the index of each file to its cycle number. The dict is empty if each process has only one file. If all
+    processes have equally many files, or the files' first steps are unknown or do not rise, numbers the files of each
+    process in order. Otherwise some files are missing, so files with the same first step get the same cycle number."""
     if all(len(places) == 1 for places in groups):
         return {}
     steps = {at: _when(recordings, at).steps for places in groups for at in places}

@@ -1,6 +1,7 @@
-"""Lists all problems with which a trace can still be read. Each kind of problem has a code, a severity and advice.
+"""Lists the kinds of issues: problems that do not prevent reading, and other facts that a user should know. Each kind
+has a code, a severity and advice.
 
-A reader collects the problems in an `Issues`. A Trace has them in its table `issues`.
+A reader collects the issues of a trace in an object `Issues`. A Trace has them in its table `issues`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from opspan.tables import compiled
 from opspan.tables.code import Code as Code
 from opspan.tables.schema import ISSUES
 
-MOST_DETAILS = 100  # the most different details of one code; issues with further details are counted together
+MOST_DETAILS = 100  # maximum number of distinct details of one code; issues with further details are counted together
 OTHERS = "others, each of them different"
 
 
@@ -67,7 +68,7 @@ CODES: dict[str, Code] = {
         "events could not be written while capturing",
         "Free some disk space or memory, and capture again. The ranges that were written are right.",
     ),
-    # --- databases
+    # --- contents of the file, and messages of the tool that wrote it
     "odd_cells": Code(
         "warning",
         "cells hold a value of the wrong type for their column and were read as null",
@@ -148,7 +149,7 @@ CODES: dict[str, Code] = {
     "tool_messages": Code("info", "messages from the tool that captured", "They are the tool's own words."),
     "tool_warnings": Code("warning", "warnings from the tool that captured", "They are the tool's own words."),
     "tool_errors": Code("error", "errors from the tool that captured", "They are the tool's own words."),
-    # --- times
+    # --- recordings, ends of ranges, and times
     "not_closed": Code(
         "info",
         "processes ended without closing their capture",
@@ -205,7 +206,7 @@ CODES: dict[str, Code] = {
         "hosts have clocks of their own, and no collectives say how far these are apart",
         "Times within each host are right. Those of different hosts are as near as the hosts' clocks were.",
     ),
-    # --- ranks
+    # --- ranks, runs and windows
     "unknown_rank": Code(
         "warning",
         "files do not say which rank they are, though others do",
@@ -241,7 +242,7 @@ CODES: dict[str, Code] = {
         "rows are outside of the part that was asked for and were left out",
         "To have them, load the trace without `between`, `step`, --between and --step.",
     ),
-    # --- two tools, one run
+    # --- two tools in one run, and pauses
     "seen_twice": Code(
         "info",
         "ranges that both tools recorded were made one",
@@ -283,7 +284,7 @@ CODES: dict[str, Code] = {
         "lines of the report are neither figures nor rows of a table, and were left out",
         "Nothing is missing if they are the tool's advice or output of the program.",
     ),
-    # --- labels
+    # --- texts, references, payloads and counters
     "unknown_strings": Code(
         "error",
         "texts are missing from the file",

@@ -22,7 +22,8 @@ MOST_RANKS = 2**24  # a number this large is damaged, or is not a rank
 
 @dataclass(frozen=True)
 class Told:
-    """The rank that a trace states, or None if it states no rank. A rank is less than its world size."""
+    """The rank that a trace states about itself. `rank` is None if the trace states none, and is always less than
+    `world_size`."""
 
     rank: int | None = None
     # The source of the rank, such as RANK, distributedInfo, MPI_RANKS, or NCCL communicator 0x...
@@ -37,7 +38,7 @@ NOTHING = Told()
 
 @dataclass(frozen=True)
 class Metadata:
-    """The origin of one rank of a trace, which is one file, or one folder of files that belong together.
+    """The origin of one rank of a trace: a file, a folder of files that belong together, or the files of a process.
 
     Attributes:
         source: name of the reader.
@@ -77,7 +78,7 @@ class Metadata:
 
 
 def told(by: str, rank: object, world_size: object = None, local_rank: object = None, run: str | None = None) -> Told:
-    """Returns a Told with those of the numbers that are possible; a file may contain any numbers."""
+    """Returns a Told without the numbers that are impossible. A file may contain any numbers."""
     size, number, local = _count(world_size), _count(rank), _count(local_rank)
     size = size or None
     if number is not None and size is not None and number >= size:
@@ -94,7 +95,7 @@ def _count(value: object) -> int | None:
 # Names of the variables for the rank, the world size and the rank on the host. The first line whose variables are set
 # is used. If Slurm or MPI started torchrun, their numbers are those of hosts, so torchrun comes before them.
 _LAUNCHERS = (
-    # These names stand for values of torch.distributed, which are more reliable than variables.
+    # TORCH_RANK and TORCH_WORLD_SIZE stand for values of torch.distributed, which are more reliable than variables.
     ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -111,7 +112,7 @@ VARIABLES = frozenset(
 def from_environment(variables: Mapping[str, str]) -> Told:
     """Returns the rank that a launcher gave to a process in environment variables. A world size of 1 is ignored,
     because the process may have started other ranks itself. A rank without a world size is ignored, too, because a
-    variable with such a common name may mean anything."""
+    variable with a name as common as RANK may mean anything."""
     for rank, size, local in _LAUNCHERS:
         process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
         if process.rank is not None and (process.world_size or 0) > 1:

@@ -1,10 +1,10 @@
 """Splits a file with processes of several ranks into these ranks.
 
-    in_ranks(trace, of_pid, of_all) -> the trace with one rank for each rank that its processes belong to
+    in_ranks(trace, of_pid, of_all) -> the trace, split into the ranks that its processes belong to
 
 `of_pid` maps a pid to the known rank of the process, and `of_all` is the rank of the whole file. If fewer than two
-ranks are known, the trace is one rank. Rows of a device belong to the ranks that used the device. Rows without a
-process (issues, metrics of reports) belong to the first rank.
+ranks are known, the trace is not split. Rows of the table devices belong to the ranks that used the device. Rows
+without a process (issues, metrics of reports) belong to the first rank.
 """
 
 from __future__ import annotations

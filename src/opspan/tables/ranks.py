@@ -186,7 +186,7 @@ def rank_in_name(text: str) -> int | None:
 
 
 def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
-    """Finds ranks in the parts of the paths that differ, as in rank0/trace.json and rank1/trace.json."""
+    """Finds ranks in the differing parts of the paths, as in rank0/trace.json and rank1/trace.json."""
     common = 0
     while len({path.parts[: common + 1] for path in paths}) == 1 and common < len(paths[0].parts):
         common += 1
@@ -213,8 +213,8 @@ def _counted(paths: Sequence[PurePath]) -> list[int | None]:
 
 
 def runs_of(ranks: Sequence[Metadata]) -> dict[str, str]:
-    """Maps the names or world sizes of several runs to a file that states the name or size. Empty if all files may be
-    of one run."""
+    """Returns, for each run, its name (or its world size) and a file that states this. Returns an empty dict if all
+    files may be of one run."""
     runs: dict[str, dict[str, str]] = {}
     for one in ranks:
         if one.told.run is not None:
@@ -236,8 +236,8 @@ def _note_mixed(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int]
 
 
 def _note_apart(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int], str]], issues: Issues) -> None:
-    """Adds an issue if the traces were recorded far apart in time, for traces that do not name their run. `timed` is in
-    order of time."""
+    """Adds an issue if the traces were recorded far apart in time. Used if some trace does not name its run. `timed` is
+    in order of time."""
     hosts = {one.host for one in ranks}
     least = _APART_NS if len(hosts) == 1 and None not in hosts else _APART_OF_HOSTS_NS
     least = max([least, *(end - begin for (begin, end), _ in timed)])

@@ -39,7 +39,7 @@ def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, i
     """Returns, for each column, its least and its greatest value, and the number of nulls."""
     if frame.height <= FEW or not names:  # for few rows, a polars query takes fifty times as long
         return [(one.min(), one.max(), one.null_count()) for one in map(frame.get_column, names)]
-    # Expressions, because get_column() would turn a literal into a column in memory.
+    # Uses expressions, because get_column() would turn a literal into a column in memory.
     columns = (pl.col(name) for name in names)
     figures = [figure for column in columns for figure in (column.min(), column.max(), column.null_count())]
     # The expressions run one after another, because starting threads takes longer than computing most of them.

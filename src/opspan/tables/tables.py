@@ -90,8 +90,8 @@ class Tables:
     def replace(self, **frames: pl.DataFrame) -> Self:
         """Returns a trace with other frames.
 
-        If the new frames have other rows, columns that an analysis added are dropped from all other frames. They refer
-        to rows that no longer exist. `events()` and the views compute them again.
+        If the new frames have other rows, columns that an analysis added are dropped from all other frames,
+        because these columns refer to rows that no longer exist. `events()` and the views compute them again.
         """
         others = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
@@ -250,7 +250,7 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
     return Tables(metadata, **tables)
 
 
-# For the tables without a column `cycle`, the columns that identify a row.
+# The tables in which several cycles have the same rows, and the columns that identify such a row.
 _KEYS = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
 
 
@@ -276,7 +276,7 @@ def on_one_clock(
 
 
 def recorded_of(trace: Tables) -> list[RecordingSpan | None]:
-    """Returns when and by which processes each rank was recorded, and its steps."""
+    """Returns, for each rank, the time in which it was recorded, its processes and its steps."""
     begin, duration = trace.begin_ns("ranges", "calls", "work"), trace.duration_ns()
     if begin is None or duration is None:
         return [None] * len(trace.ranks)

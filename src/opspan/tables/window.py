@@ -4,8 +4,8 @@ are not changed. If the window is given by steps, work that ran later on a devic
 Steps are torch's ProfilerStep#N, chosen by number, or ranges chosen by a name (`step`) or a pattern (`epoch *`). Code
 that has found other steps by analysis passes the time span of these steps to `cut`.
 
-Times of a window are relative to the begin of the trace. A capture begins when it was opened. Any other trace begins
-with its first range, call or work.
+Times of a window are relative to the begin of the trace. The time of a capture of opspan begins when its file was
+opened. The time of any other trace begins with its first range, call or work.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TIMES = {
 _CALL = ("rank", "pid", "correlation_id")  # columns that a call and its work share
 _DEEPEST = 1000  # only damaged files nest captured ops deeper
 FOREVER, _EARLIEST = 2**63 - 1, -(2**63)
-Steps = tuple[int, int] | str  # numbers of the first and the last step, or the name of all requested steps
+Steps = tuple[int, int] | str  # numbers of the first and the last step, or a name or pattern of steps
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def _text_of(steps: Steps) -> str:
 
 
 def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
-    """Returns the step number in each name, or null if the name is not that of a requested step. Steps chosen by name
-    have the number 0."""
+    """Returns the number in each name of a numbered step. If the steps are chosen by name, returns 0 for the names that
+    match. All other names give null."""
     texts = names.cast(pl.String)
     if isinstance(steps, tuple):
         return texts.str.extract(STEP).cast(pl.Int64)
@@ -185,11 +185,11 @@ def _with_replayed(ranges: pl.DataFrame, timed: pl.DataFrame, work: pl.DataFrame
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
-    """Returns whether each row of work was launched by one of these calls. For work without a call but with a range
-    that names it, returns whether that range is in `ranges` and began in the stretch."""
+    """Returns whether each row of work was launched by one of these calls. For work that names a range
+    instead of a call, returns whether that range is in `ranges` and began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
-    # If several calls have the work's correlation id, the last one that began before the work launched it, else the
-    # first one.
+    # If several calls have the work's correlation id, the work was launched by the last of them that began before it,
+    # or by the first one if none did.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
     of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")
     pairs = maybe.join(of_calls, on=_CALL, nulls_equal=True)
@@ -221,7 +221,7 @@ def without_lost_parents(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def parsed_steps(text: str) -> Steps:
-    """Reads steps from "7", "7-9" or "7:9", which include the last number. Any other text is a name or a pattern."""
+    """Reads steps from "7", "7-9" or "7:9". The last number is included. Any other text is a name or a pattern."""
     match = re.fullmatch(r"([0-9]{1,18})(?:[-:]([0-9]{1,18}))?", text.strip())
     if match is not None:
         return int(match[1]), int(match[2] or match[1])

@@ -32,8 +32,8 @@ def _note(kind, text):  # type: (str, str) -> None
 
 
 def _say(text):  # type: (str) -> None
-    # Names of files and errors may hold any character. opspan.printable escapes them in the same way, but opspan may
-    # not be installed.
+    # Names of files and texts of errors may contain unprintable characters. opspan.printable escapes these characters
+    # in the same way, but opspan may not be installed.
     text = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     if sys.stderr is not None:
         try:
