@@ -305,8 +305,8 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     from opspan.analysis.captured_ops import Capture
     from opspan.readers import read_file
     from opspan.readers.graph_captures import graph_captures
-    from opspan.tables.ranks import rank_in_name
     from opspan.tables import Issues
+    from opspan.tables.ranks import rank_in_name
 
     files = graph_captures(path, trace.metadata.told.rank, paths)
     if not has_replays or not (files or has_captures(trace.calls)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,19 @@ from opspan.analysis.flops import FURTHER
 from opspan.emit import python_frames
 
 pytest.importorskip("torch")
+from torch.autograd.profiler_util import MemRecordsAcc  # noqa: E402
+
 pytestmark = pytest.mark.slow
 PROGRAMS = Path(__file__).with_name("programs.py")
 NAMES = [part[4:].partition("(")[0] for part in PROGRAMS.read_text().split("\n@program\n")[1:]]
 
 # torch has nothing of a list of optional tensors.
 OPTIONAL_TENSORS = ("aten::index", "aten::index_put_", "aten::_index_put_impl_")
+
+# Before torch 2.13 torch compares times as floats of microseconds, which are wrong by up to 190 ns. So a block of memory
+# may count for the op before or after its own.
+ROUNDS_TIMES = "start_us" in inspect.signature(MemRecordsAcc.in_interval).parameters
+MEMORY = ("cpu_memory_usage", "self_cpu_memory_usage")
 
 Said = dict[str, list[Any]]
 
@@ -43,6 +51,10 @@ def called_in(shared_folder: Path) -> dict[str, list[list[Any]]]:
     return found
 
 
+def without_memory(rows: list[Any]) -> list[Any]:
+    return [{**row, **dict.fromkeys(MEMORY)} for row in rows if row["name"] != "[memory]"]
+
+
 def test_every_program_was_watched(watched: dict[str, tuple[Said, Said]]) -> None:
     assert list(watched) == NAMES
     assert len(NAMES) == 14
@@ -52,6 +64,8 @@ def test_every_program_was_watched(watched: dict[str, tuple[Said, Said]]) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_every_op_is_described_alike(watched: dict[str, tuple[Said, Said]], name: str) -> None:
     theirs, ours = (said["rows"] for said in watched[name])
+    if ROUNDS_TIMES:
+        theirs, ours = without_memory(theirs), without_memory(ours)
     assert [row["name"] for row in ours] == [row["name"] for row in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         if mine["name"] in OPTIONAL_TENSORS and "structured_input_shapes" in mine:
@@ -74,6 +88,7 @@ def test_the_programs_own_function_around_each_op_is_the_one_that_torch_saw(
     assert name in {function for _, function in theirs}
 
 
+@pytest.mark.skipif(ROUNDS_TIMES, reason="this torch gives memory to the wrong op now and then")
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_adds_up_alike_by_name_and_in_all(watched: dict[str, tuple[Said, Said]], name: str) -> None:
     theirs, ours = (said["averages"] for said in watched[name])

@@ -22,8 +22,8 @@ from opspan.printable import path_text
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
-# The kinds of units that are ranges, marks, counters or frames. A file with only other kinds counts as empty.
-_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))
+# The kinds of units that are ranges, marks, counters, frames or memory. A file with only other kinds counts as empty.
+_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 14, 15, 17, 18))
 
 # Signals that this process passes on to the program. The signals that stop and continue a job are not in the list,
 # because the terminal sends them to the program itself.

@@ -22,7 +22,7 @@ def rows() -> int:
 
 
 def wait_for(what: str) -> None:
-    """Notes that the reader waits for another program, whose name is `what`. An empty text ends the wait."""
+    """Notes what the reader waits for, such as "nsys exports 'x'". An empty text ends the wait."""
     global _waiting_for
     _waiting_for = what
 

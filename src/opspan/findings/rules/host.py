@@ -123,7 +123,7 @@ RULES = (
         remedy="See what the program does there, with record(stacks=True) or a profiler of Python: logging, files, "
         "loops over tensors' values, collections of garbage",
         command="opspan steps FILE",
-        read="analysis.md#iterations",
+        read="docs/analysis.md#iterations",
         look=_look,
     ),
 )
