@@ -55,7 +55,8 @@ def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def like(path: Path) -> list[Path]:
-    """Returns paths in the folder of a missing path whose names are similar to the missing name."""
+    """Returns files and folders with a name similar to that of `path`, which does not exist. Searches only the folder
+    of `path`."""
     import difflib  # imported only here, because only a misspelt path needs it
 
     names = {entry.name: entry for entry in _entries(path.parent)}

@@ -86,7 +86,7 @@ def join_headers(headers: Sequence[Header]) -> Header:
         close_utc_ns=last.close_utc_ns,
         state=layout.FULL if any(header.state == layout.FULL for header in headers) else last.state,
         lost=sum(header.lost for header in headers),
-        environment=last.environment,  # opspan.record adds torch.distributed's rank when it ends
+        environment=last.environment,  # opspan.record adds torch.distributed's rank when the recording ends
     )
 
 

@@ -19,8 +19,8 @@ RECORD = 1  # the header's `producer` in files of opspan.record
 
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
     """Returns the metadata of each file with its rank. A forked process has its parent's rank. If the files name at
-    most one rank, all files get this rank. Otherwise a file without a rank gets the first rank if it has no events, as
-    the file of a launcher. A file without a rank that has events gets a new rank, which is higher than all others."""
+    most one rank, all files belong to one rank. Otherwise, a file without a rank and without events, as of a launcher,
+    gets the lowest rank. Files with events but without a rank share a new rank, which is higher than all others."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None

@@ -55,7 +55,7 @@ DOMAINS = ("NvtxDomainCreate",)
 
 CALL_COLUMNS: Columns = ints("start end globalTid")
 CALL_NAMES = ("nameId", "textId")
-# All other columns of a table of calls go into payload_json.
+# Columns of a table of calls that are not listed here go into payload_json.
 CALL_KNOWN = frozenset("start end globalTid nameId textId eventClass correlationId returnValue callchainId".split())
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
