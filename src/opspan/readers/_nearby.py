@@ -47,7 +47,7 @@ def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns a list with the nearest parent folder that is a trace; an empty list without such a folder."""
+    """Returns, as a list, the nearest folder above the path that is a trace; an empty list if there is none."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]

@@ -16,7 +16,7 @@ from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
 VALUES = 5  # how many values of an attribute fit into one unit
 
-# The attributes of opspan's own ranges: key -> the types that its value may have.
+# The attributes of opspan's own ranges: key -> the types that the value may have.
 OWN = {
     "seq": (INT, UINT),
     "op_id": (INT, UINT),

@@ -50,7 +50,7 @@ class CaptureBytes:
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Reads bytes into the buffer, and returns the number of bytes. Bytes that the file lacks stay zero in the
+        """Reads bytes into the buffer, and returns how many bytes were read. Bytes that the file lacks stay zero in the
         buffer, and zeros are an empty unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:

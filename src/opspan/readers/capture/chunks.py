@@ -168,7 +168,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    last: dict[CaptureBytes, int] = {}  # segment -> id of its last text; chunks of two segments may alternate
+    last: dict[CaptureBytes, int] = {}  # segment -> id of its last text; a later segment may have lower ids
     in_order = True
     for chunk in chunks:
         if chunk.kind != STRINGS:

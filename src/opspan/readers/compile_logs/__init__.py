@@ -35,7 +35,7 @@ def add_to(trace: Tables, path: Path) -> Tables:
     more = Issues(str(path))
     pids = _pids(trace)
     if not any(process.pid in pids for process in processes):
-        pids = {}  # the logs have other pids than the trace, as with a container
+        pids = {}  # the logs have other pids than the trace, as in a container
     placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
     # For the ranks in the user's logs, these logs replace the rows that the trace already has.
     named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)

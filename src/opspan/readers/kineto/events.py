@@ -4,6 +4,7 @@
     1.8 - 1.10    Operator, Runtime, Kernel, Memcpy, Memset, async
     1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
     since then    cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
+
 Calls for other devices have the same categories with another prefix: xpu_runtime, privateuse1_driver, mtia_runtime.
 Work on other devices has further categories (such as mtia_ccp_events). It is recognised by its stream, or by its device
 and correlation id. Hardware counters are events of phase C (mtia_counters, hardware_counters, xpu_scope_profiler), or

@@ -2,8 +2,8 @@
 
 {"ph": "X", "cat": "cpu_op", "name": "MulBackward0", "pid": 7, "tid": 9, "ts": 23.401, "dur": 12.5,
  "args": {"External id": 30, "Sequence number": 4, "Fwd thread id": 1, "Input Dims": [[8, 4], []]}}
-{"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}            at the forward
-{"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}   at the backward
+{"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}           at the forward op
+{"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}  at the backward op
 
 An arrow consists of two events: phase s at a forward op, phase f at its backward op. In a backward op, "Fwd thread id"
 is torch's own number for the thread of the forward op. In a forward op it is 0. The arrows show which thread of the

@@ -98,7 +98,7 @@ class Export:
         return pl.concat(parts, how="diagonal_relaxed")
 
     def on_gpus(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Replaces CUDA's `device_id`, which only counts GPUs visible to the process, by the id of TARGET_INFO_GPU."""
+        """Replaces CUDA's `device_id`, which counts only GPUs visible to the process, by the id in TARGET_INFO_GPU."""
         if "TARGET_INFO_CUDA_DEVICE" not in self:
             return frame
         known = self.frame("TARGET_INFO_CUDA_DEVICE", ints("gpuId cudaId pid")).drop_nulls()

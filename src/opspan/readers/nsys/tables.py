@@ -55,7 +55,7 @@ DOMAINS = ("NvtxDomainCreate",)
 
 CALL_COLUMNS: Columns = ints("start end globalTid")
 CALL_NAMES = ("nameId", "textId")
-# Columns of a table of calls that are not listed here go into payload_json.
+# A table of calls may have more columns than these. The other columns go into payload_json.
 CALL_KNOWN = frozenset("start end globalTid nameId textId eventClass correlationId returnValue callchainId".split())
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"

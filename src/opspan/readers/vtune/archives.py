@@ -1,4 +1,4 @@
-"""Unpacks the files that opspan needs of a result from a zip or tar file into a temporary folder.
+"""Unpacks a result from a zip or tar file into a temporary folder. Leaves out files that opspan does not need.
 
 Only members with paths that a result is known to have are unpacked, and to the same relative paths. So an archive
 cannot choose where a file is written. Links are never followed. formats/budget.py limits the unpacked bytes, the

@@ -46,7 +46,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, store.bytes, issues)
         self._store = store
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names of domains: as in the file, as shown
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # domains: names in the file, shown names
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
@@ -92,7 +92,7 @@ class ResultDatabase:
         self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
     ) -> pl.DataFrame:
         """Adds columns of the table that the frame's column `column` refers to. In the file, `column` belongs to the
-        table `of`, and its name there is `named` if that is given."""
+        table `of`. There it is called `named` (default: `column`)."""
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._store.columns(to)):

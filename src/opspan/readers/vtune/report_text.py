@@ -112,7 +112,7 @@ class _Parser:
         self._lines = [line.rstrip() for line in lines]
         self._widths = [len(line) for line in lines]
         self._at = 0
-        self._path: list[tuple[int, str]] = []  # indentation and name of each title above the line
+        self._path: list[tuple[int, str]] = []  # indentation and name of each title above the current line
         self._title: str | None = None  # title of a table that begins here
         self._text = Text()
         self._is_summary = any(
