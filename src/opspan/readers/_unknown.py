@@ -178,8 +178,8 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
 
 def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     """Distinguishes XSpace from Perfetto's Trace. Both begin with a message in field 1. In XSpace the message is a
-    plane with a name such as /host:CPU. In most Perfetto traces the message is a packet that begins with clocks or with
-    the writer's name."""
+    plane with a name such as /host:CPU. In most Perfetto traces the message is a packet that begins with clocks, or the
+    head contains Perfetto's version."""
     if head[:1] == b"\x0a" and re.search(rb"\x12.(/(host|device):[A-Za-z]|Task Environment)", head[:64], re.DOTALL):
         return XPLANE
     is_perfetto = head[:1] == b"\x0a" and (head[2:3] in b"\x32\x56" or b"Perfetto v" in head)
@@ -244,7 +244,7 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
     if inside.startswith(b"SQLite format 3\0"):
         return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
     content = _of_bytes(path.with_suffix(""), inside)
-    # If the advice is to use opspan.load, the user need not unpack the file, because opspan.load does.
+    # If the advice is to use opspan.load, the user need not unpack the file, because opspan.load unpacks it.
     needs_unpacking = "FILE" in content.todo and "opspan.load(" not in content.todo
     return Guess(f"{what} of {content.what}", f"{UNPACK} (`{command} FILE`)" if needs_unpacking else content.todo)
 

@@ -1,8 +1,8 @@
 """Finds another program that still writes to a file. Such a file may hold an incomplete or empty trace.
 
 A lock of SQLite shows a writer on any operating system. Without a lock, Linux still tells which of the user's processes
-have the file open for writing. This search takes milliseconds, so it is done only if the file changed recently or has
-an SQLite journal.
+have the file open for writing. Searching the processes takes milliseconds, so this is done only if the file changed
+recently or has an SQLite journal.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _with(path: Path, suffix: str) -> Path:
 
 
 def _locked(path: Path, span: tuple[int, int]) -> int | None:
-    """Returns the process that has locked these bytes, 0 if that process is unknown, or None without a lock."""
+    """Returns the id of the process that locked these bytes, 0 if the id is unknown, or None without a lock."""
     try:
         with open_file(path) as stream:
             request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *span, 0)

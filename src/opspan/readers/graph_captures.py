@@ -1,8 +1,9 @@
-"""Finds the traces of graph captures that belong to a trace of a serving engine.
+"""Finds, for a trace of a serving engine, the traces of the engine's graph captures.
 
-The engine profiles the capture of each graph, and writes the traces into the folder `capture_traces` beside its trace:
-graph_capture_rank_0.<time>.pt.trace.json.gz (vLLM), bs_32_rank0.json.gz (SGLang), capture_trace_rank_0.json.gz (xDiT).
-The batch size of a capture is in the file's name, or in the list execution_details.json beside the files.
+The engine profiles the capture of each graph. It writes these traces into the folder `capture_traces` beside the trace
+of the run, under names such as graph_capture_rank_0.<time>.pt.trace.json.gz (vLLM), bs_32_rank0.json.gz (SGLang) or
+capture_trace_rank_0.json.gz (xDiT). The batch size of a capture is in the file's name, or in the list
+execution_details.json, which is in the same folder or in the folder above.
 """
 
 from __future__ import annotations

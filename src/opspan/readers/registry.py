@@ -35,10 +35,10 @@ HEAD_BYTES = 4096
 
 
 class Reader(Protocol):
-    """The functions that each module of readers/ has.
+    """The functions of a reader.
 
-    A module may have two more functions. `read_part(path, window) -> Tables` reads a part of a file, and needs less
-    memory than the whole file would. `is_report(path, head) -> bool` recognises files of the tool that are not traces.
+    A reader may have two more functions. `read_part(path, window) -> Tables` reads only a part of a file, which takes
+    less memory. `is_report(path, head) -> bool` recognises a report that the profiler printed, which is not a trace.
     """
 
     def sniff(self, path: Path, head: bytes, /) -> bool: ...
@@ -104,8 +104,7 @@ def _read(source: Source, path: Path, window: Window | None) -> Tables:
 
 
 def _note_types(input_types: pl.Series, issues: Issues) -> None:
-    """Adds an issue for types of op inputs that opspan does not know. The column holds lists as text, such as ["float",
-    "Scalar"]."""
+    """Adds an issue for each unknown type of op inputs. The column holds lists as text, such as ["float", "Scalar"]."""
     if not input_types.count():
         return
     unknown: Counter[str] = Counter()

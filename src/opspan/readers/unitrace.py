@@ -29,18 +29,18 @@ from opspan.tables.schema import KIND, WORK_KIND
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 
-# The pattern that matches the name of a call gives its API. A name that matches no pattern is a range.
+# API -> pattern for the names of the API's calls. An event whose name matches no pattern is a range.
 _APIS = {"level_zero": r"^ze[stx]?[A-Z]", "sycl": r"^(ur|pi|piext)[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
 _FLOWS = (
     "Flow_H2D",
     "Flow_D2H",
     "CL_Flow_H2D",
     "CL_Flow_D2H",
-)  # names of arrows begin like this, followed by _<command>_<queue>
+)  # categories of arrows begin like this, followed by _<command>_<queue>
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "
-# The text after a kernel's name: the number of groups, and the number of work items in a group.
+# The text after a kernel's name: how many groups there are in x, y and z, and how many work items are in a group.
 _GROUPS_AND_ITEMS = r"\[SIMD[0-9]+ \{([0-9]+); ([0-9]+); ([0-9]+)\} \{([0-9]+); ([0-9]+); ([0-9]+)\}\]"
 _BYTES = r"\[([0-9]+) bytes\]"
 _COPIES = {"memcpy": r"Append(Image|Memory)Copy|Enqueue(Read|Write|Copy|SVMMemcpy)", "memset": r"AppendMemoryFill|Fill"}
@@ -132,8 +132,8 @@ def read(path: Path) -> Tables:
 
 
 def _pair(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """Pairs begin and end events, and returns the spans. An end event belongs to the last begin event on its thread
-    that has no end yet."""
+    """Pairs begin and end events, and returns the spans. An end event belongs to the last begin event without an end on
+    the same thread."""
     place = ["pid", "tid"]
     is_begin = _col("ph") == "B"
     ordered = parts.sort("ts_ns", "at").with_columns(
@@ -236,8 +236,9 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each command the call that launched the command, and the process of the call. This call began when
-    the command's arrow starts. If several calls began then, the last call that was written before the arrow counts."""
+    """Returns for each command the call that launched the command, and the process of the call. This call begins at the
+    time of the command's arrow. If several calls begin at this time, the last one before the arrow in the file
+    counts."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
     if ascends(calls["ts_ns"]):  # if so, all calls began at different times
@@ -312,7 +313,7 @@ def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadat
     titles = names.filter(_col("name") == "process_name")["given"].cast(pl.String)
     host = titles.str.extract(_HOST_NAME).drop_nulls()
     rank = titles.str.extract(_RANK).drop_nulls().unique()
-    known = is_utc(*frames)  # with UNITRACE_SystemTime=1, unitrace uses the monotonic clock
+    known = is_utc(*frames)  # with UNITRACE_SystemTime=1, times are of CLOCK_MONOTONIC_RAW
     return Metadata(
         "unitrace",
         (str(path),),

@@ -14,9 +14,9 @@ from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
-VALUES = 5  # the most values of an attribute that fit into one unit
+VALUES = 5  # how many values of an attribute fit into one unit
 
-# The attributes of opspan's own ranges: key -> the types that its value may have.
+# The attributes of opspan's own ranges: key -> the types that the value may have.
 OWN = {
     "seq": (INT, UINT),
     "op_id": (INT, UINT),

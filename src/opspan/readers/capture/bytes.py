@@ -50,7 +50,7 @@ class CaptureBytes:
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Reads bytes into the buffer, and returns the number of bytes. Bytes that the file lacks stay zero in the
+        """Reads bytes into the buffer, and returns how many bytes were read. Bytes that the file lacks stay zero in the
         buffer, and zeros are an empty unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
@@ -86,7 +86,7 @@ def join_headers(headers: Sequence[Header]) -> Header:
         close_utc_ns=last.close_utc_ns,
         state=layout.FULL if any(header.state == layout.FULL for header in headers) else last.state,
         lost=sum(header.lost for header in headers),
-        environment=last.environment,  # opspan.record adds torch.distributed's rank when it ends
+        environment=last.environment,  # opspan.record adds torch.distributed's rank when the recording ends
     )
 
 

@@ -35,13 +35,13 @@ UNITS, STRINGS, HALVES = 1, 2, 3
 SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
-# The most bytes of memory for the units that are read at once. A usual chunk needs less, and all ranges together need
+# Limit on the bytes of memory for units that are read at once. A usual chunk needs less, and all ranges together need
 # much more.
 PIECE_BYTES = 16 << 20
-# The most bytes of the file in one block. In memory, the block may take twice as many bytes.
+# Limit on the bytes of a block in the file. In memory, the block may take twice as many bytes.
 BLOCK_BYTES = PIECE_BYTES * HALF_BYTES // layout.UNIT_BYTES
-MOST_UNITS = 1 << layout.NUMBER_BITS  # the most units of a log, because a unit's number has NUMBER_BITS bits
-BYTES_A_RANGE = 100  # the most bytes that one range takes in the table ranges
+MOST_UNITS = 1 << layout.NUMBER_BITS  # limit on the units of a log, because a unit's number has NUMBER_BITS bits
+BYTES_A_RANGE = 100  # upper bound for the memory of one row of the table ranges
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class UnitBlock:
 
     @property
     def room(self) -> int:
-        """The most bytes that the block's units take in memory."""
+        """Upper bound for the bytes of the block's units in memory."""
         return self.bytes * layout.UNIT_BYTES // HALF_BYTES if self.is_halves else self.bytes
 
 
@@ -168,7 +168,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    last: dict[CaptureBytes, int] = {}  # segment -> number of its last text; numbers of two segments may alternate
+    last: dict[CaptureBytes, int] = {}  # segment -> id of its last text; a later segment may have lower ids
     in_order = True
     for chunk in chunks:
         if chunk.kind != STRINGS:

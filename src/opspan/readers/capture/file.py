@@ -206,7 +206,7 @@ class Texts:
     """The file's texts by id. Row 0 of the column is null. Id 0 and ids that are not in the file refer to row 0."""
 
     column: pl.Series
-    ids: Ints  # the ids of rows 1, 2, ..., ascending
+    ids: Ints  # the id of each row of `column` from row 1 on, ascending
     written: Meter  # limits the total size of the texts that `of` returns
 
     def rows(self, ids: npt.NDArray[np.uint32] | Ints) -> Ints:

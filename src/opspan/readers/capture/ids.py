@@ -43,8 +43,9 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Returns for each id the row of the range that had this id at the given time, or -1 without such a range.
-        `times`: a time for each id; None means the end of the file for all ids."""
+        """Returns for each id the row of the last range with this id that had begun by the id's time; if none had, the
+        row of the first later range with the id; -1 if no range has the id. `times`: a time for each id; None means the
+        end of the file for all ids."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:

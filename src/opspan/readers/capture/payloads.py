@@ -105,7 +105,7 @@ def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArra
 
 
 def _schemas(capture: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
-    """Returns domain -> number of a schema -> schema."""
+    """Returns domain -> schema id -> schema."""
     units = capture.units.of(layout.SCHEMA)
     contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
     names, domains = capture.texts.of(units.u32(1)), capture.texts.of(units.u32(4))

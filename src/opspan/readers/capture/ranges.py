@@ -264,9 +264,8 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     carried = pl.when(torch | user | (nvtx & col("own"))).then(number)
     beside = [pl.when(_is_kind(column)).then(column) for column in ("x_kind", "a_kind")]
     named = named.with_columns(kind=pl.coalesce(carried, *beside, guessed, 0))
-    # In a text label of opspan, a missing forward thread means the main thread, which is omitted to have fewer distinct
-    # names. In all other forms (extended payload, ITT metadata, opspan's units) a missing forward thread
-    # is unknown.
+    # In a text label of opspan, a missing forward thread means the main thread: opspan omits it to have fewer distinct
+    # names. In all other forms (extended payload, ITT metadata, opspan's units) a missing forward thread is unknown.
     has_place = col("has_label") | col("has_schema") | col("a_op_id").is_not_null()
     in_text = col("own") & ~has_place & (col("kind") == Kind.BACKWARD)
     forward = pl.coalesce(

@@ -19,8 +19,8 @@ RECORD = 1  # the header's `producer` in files of opspan.record
 
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
     """Returns the metadata of each file with its rank. A forked process has its parent's rank. If the files name at
-    most one rank, all files get this rank. Otherwise a file without a rank gets the first rank if it has no events, as
-    the file of a launcher. A file without a rank that has events gets a new rank, which is higher than all others."""
+    most one rank, all files belong to one rank. Otherwise, a file without a rank and without events, such as a
+    launcher's, gets the lowest rank. Files with events but without a rank share a new rank, higher than all others."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None
@@ -114,7 +114,7 @@ def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool
 
 def _span(headers: Sequence[Header]) -> tuple[int, float]:
     """Returns when the first file was opened and when the last file was closed, in UTC. If a file was never closed, the
-    end is infinity."""
+    end is infinity, unless a forked process wrote that file."""
     ends = [header.close_utc_ns or float("inf") for header in headers if not header.forked or header.close_utc_ns]
     return min(header.open_utc_ns for header in headers), max(ends, default=float("inf"))
 

@@ -85,7 +85,7 @@ def read_counters(capture: CaptureFile, issues: Issues) -> pl.DataFrame:
 
 
 def read_functions(capture: CaptureFile) -> pl.DataFrame:
-    """Returns the table functions. Word 4 of a call's unit is the unit number of the enclosing call plus 1, or 0."""
+    """Returns the table functions. Word 4 of a call's unit is 1 + the unit number of the enclosing call, or 0."""
     units = capture.units.of(layout.CALL)
     around = units.i64(4) - 1
     parents = find(units.keys, (units.logs << layout.NUMBER_BITS) + np.maximum(around, 0))

@@ -18,7 +18,8 @@ from opspan.tables import Issues
 # Marks have no end to compare. So two marks with the same name are a pair if the time between them is at most this
 # long.
 MARKS_APART_NS = 1_000_000
-# The merged row takes these columns from NVTX. It takes the other columns from whichever of the two rows has a value.
+# The merged row takes these columns from the NVTX row. Only if its kind is unknown, the kind is taken from the ITT row.
+# Other columns (except payload_json, which is joined) come from the NVTX row, or from the ITT row if NVTX has no value.
 _OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")
 _MORE = ("payload_json", "parent_id", "is_async", "is_mark")
 

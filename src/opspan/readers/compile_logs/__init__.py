@@ -1,5 +1,5 @@
-"""Reads files and marks that torch.compile wrote, and adds rows to three tables of a trace: `provenance` (where kernels
-came from), `compilations` and `graph_breaks`.
+"""Reads what torch.compile logged, from files or from marks in a trace. Adds rows to three tables of the trace:
+`provenance` (where kernels came from), `compilations` and `graph_breaks`.
 
     add_to(trace, path) -> the trace with rows from a folder of TORCH_TRACE or TORCH_COMPILE_DEBUG=1, from a log in such
         a folder, or from a JSON file about kernels.
@@ -35,7 +35,7 @@ def add_to(trace: Tables, path: Path) -> Tables:
     more = Issues(str(path))
     pids = _pids(trace)
     if not any(process.pid in pids for process in processes):
-        pids = {}  # processes have other numbers, as in a container
+        pids = {}  # the logs have other pids than the trace, as in a container
     placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
     # For the ranks in the user's logs, these logs replace the rows that the trace already has.
     named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)
@@ -99,8 +99,8 @@ def _frame(process: CompiledProcess) -> pl.DataFrame:
 
 
 def _ranks_of(process: CompiledProcess, trace: Tables, pids: dict[int, set[int]]) -> Sequence[int]:
-    """Returns the ranks of the trace that belong to the process, by its rank or its pid. `pids` is empty if pids decide
-    nothing. Then a log that states no rank belongs to all ranks."""
+    """Returns the ranks of the trace that belong to the process, by its rank or its pid. `pids` is empty if the logs
+    have other pids than the trace. Then a log that states no rank belongs to all ranks."""
     known = {rank.rank for rank in trace.ranks if rank.rank_by != ORDER}
     if process.rank is not None and process.rank in known:
         return (process.rank,)

@@ -41,7 +41,7 @@ _MOST_NAME = 1_000  # limit on the characters of a name
 _MOST_PAYLOAD = 1_000_000  # limit on the characters of a payload that are parsed
 _COMPILATIONS = Limit("compilations are in the log of a process", always=20_000)
 _BREAKS = Limit("graph breaks are in the log of a process", always=20_000)
-# Column -> name of the metric in microseconds, and name of the metric in older versions, in seconds.
+# Column -> the metric in microseconds, and the metric in seconds that older versions write instead.
 _PHASES = {
     "dynamo_ns": ("dynamo_cumulative_compile_time_us", "entire_frame_compile_time_s"),
     "aot_autograd_ns": ("aot_autograd_cumulative_compile_time_us", "backend_compile_time_s"),

@@ -14,7 +14,7 @@ from opspan.tables.tables import id_count
 
 
 class CompilingRows:
-    """The rows of several processes. An entry that two logs of a process have counts once for each rank."""
+    """The rows of several processes. If two logs of a process have the same entry, it counts once for each rank."""
 
     def __init__(self, trace: Tables) -> None:
         self._trace = trace

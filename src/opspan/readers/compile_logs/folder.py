@@ -125,8 +125,8 @@ def _read_file(file: Path) -> tuple[list[CompiledProcess], list[Issues]]:
 
 
 def _of_json(file: Path, raw: bytes) -> CompiledGraph:
-    """Reads one of three JSON files: stack_traces, post_grad_nodes and pre_grad_nodes of each kernel; node mappings; or
-    kernel -> stacks."""
+    """Reads a JSON file of one of three kinds: with node mappings, with stacks of each kernel, or with stack_traces,
+    post_grad_nodes and pre_grad_nodes of each kernel."""
     graph = CompiledGraph()
     try:
         values = json.loads(raw)

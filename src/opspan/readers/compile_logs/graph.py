@@ -152,8 +152,8 @@ def split_number(key: str) -> tuple[str, int | None]:
 
 
 def with_stacks(rows: list[Row], stacks: list[Stack]) -> list[Row]:
-    """Adds each stack to the rows of nodes that have the stack's innermost line. Other stacks get separate rows: stacks
-    whose line no node has, and stacks that end in the same line, because a node of this line may have either stack."""
+    """Adds each stack to the rows of nodes that have the stack's innermost line. A stack gets a separate row if no node
+    has its innermost line, or if several stacks have this line, because a node of the line may have any of them."""
     by_line: dict[Place, list[Stack]] = {}
     for stack in dict.fromkeys(stacks):
         by_line.setdefault(stack.innermost, []).append(stack)

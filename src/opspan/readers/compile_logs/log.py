@@ -64,7 +64,7 @@ _OTHERS: tuple[str, ...] = (
     "cudagraph",
 )
 _KEY = re.compile(r'"key": ?"(\w{1,200})"')
-_PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries without an artifact
+_PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries without `artifact`
 _MOST_OPEN = 64  # limit on the compilations in progress that are remembered
 _FILE_RANK = re.compile(r"rank_(\d{1,6})_")
 

@@ -3,8 +3,8 @@
     torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     piece 1 of 3 of entry 7: base64 of zlib of JSON
         {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
-A trace may have an entry several times, because each new session gets the process's earlier entries too. The marks of
-such an entry have the word `earlier` before the data, and their time is not the time of the entry.
+A trace may have an entry several times, because each new session also sends the entries from before the session. The
+marks of these entries have the word `earlier` before the data, and the time of the marks is not that of the entry.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pieces_of(marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def entries_of(pieces: pl.DataFrame, issues: Issues) -> Iterator[Entry]:
-    """Yields the entries of one process after the other, in the order in which torch wrote them."""
+    """Yields the entries process by process, those of a process in the order in which torch wrote them."""
     meter = Meter(_UNPACKED, 0, issues)
     rows = pieces.sort("entry", "piece", "time_ns", nulls_last=True)
     rows = rows.unique(["pid", "entry", "piece"], keep="first", maintain_order=True)

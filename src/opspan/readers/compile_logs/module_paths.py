@@ -1,4 +1,4 @@
-"""Reads the modules that the nodes of graphs come from. Only sessions with `compiled=True` write these entries.
+"""Reads the modules that the nodes of graphs come from. Only sessions with `compiled=True` write entries about them:
 
     {"graph": "before", "roots": {"self": "MLP"}, "nodes": {"linear": "L['self'].layers.0", ...}}
 

@@ -43,7 +43,7 @@ def _read(path: Path) -> Tables:
         issues.add("truncated_file")
     labels = groups[events.NAMES].filter(_col("name") == "process_labels")
     devices = owners.devices_of_labels(labels)
-    # Each group is removed from `groups` when it is used for the last time, so that its memory is freed as soon as
+    # A large group is removed from `groups` when it is used for the last time, so that its memory is freed as soon as
     # possible.
     others, called, launched = _split_others(groups.pop(events.OTHERS), devices["pid"])
     is_known = _col("cat").cast(pl.String).str.to_lowercase().is_in(events.ON_HOST)
@@ -66,8 +66,8 @@ def _read(path: Path) -> Tables:
     work = work.with_columns(owners.named_ranges(work, calls, ranges))
     nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
     issues.add("unknown_process", nobodys, "work on devices")
-    # For an annotation of the host, Kineto also writes an event on the device that spans the annotation's work there.
-    # An event like this is an issue only if the annotation itself is not in the file.
+    # For an annotation of the host, Kineto also writes a second event, which spans the annotation's work on a device.
+    # The second event is an issue only if the annotation itself is not in the file.
     windows = groups[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
     issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
     issues.add("dangling_relations", unlinked, "arrows from forward to backward")
@@ -121,7 +121,7 @@ def _device_kind(calls: pl.DataFrame, devices: pl.DataFrame) -> str:
 
 def _names(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     text = _col("given").cast(pl.String)
-    # A text such as `thread 6583 (python)` names the thread python.
+    # The text `thread 6583 (python)` describes a thread with the name python.
     name = pl.coalesce(text.str.extract(r"^thread -?[0-9]+ \((.*)\)$"), text).cast(pl.Categorical).alias("name")
     return {
         kind: rows.filter(_col("name") == kind).select("pid", "tid", name) for kind in ("thread_name", "process_name")

@@ -28,9 +28,9 @@ from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
-# Categories of work on other kinds of devices. The name of such an event tells whether it is a copy, a fill or a wait;
-# otherwise it is a kernel. Events of all other categories get the kind "other". Some of these events are counters, and
-# did not use the device.
+# Categories of work on devices, besides those in _KINDS. The category and name of such an event tell whether it is a
+# copy, a fill or a wait; otherwise it is a kernel. An event of any other category gets the kind "other". Some events of
+# this kind are counters, and did not use the device.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
@@ -38,7 +38,7 @@ _WAIT = r"(?i)(^|_|\b)(event|wait|sync|synchronize|barrier|fence)(_|\b|$)|_sync$
 _SIZE = r'"size": ([0-9]+)'
 _AXES = ("x", "y", "z")
 _HOST = (0, 2, 5)  # numbers of torch's device types CPU, MKLDNN and IDEEP
-# Keys of deviceProperties that are columns of `devices`; all other keys are attributes.
+# Keys of deviceProperties with the values of the columns memory_bytes and multiprocessors.
 _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
 
 
@@ -165,7 +165,7 @@ def _with_reserved() -> pl.Expr:
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:
-    """Makes a counter of each number in the args of counter events. In counters of a device, `pid` is the
+    """Makes a counter from each number in the args of counter events. In counters of a device, `pid` is the
     device's number, or a name such as GPU 0 Counters."""
     of_device = _category().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
     named = _col("pid_text").cast(pl.String).str.extract(r"^[A-Za-z]\w* ([0-9]{1,9}) [Cc]ounters$", 1).cast(pl.Int64)
@@ -203,9 +203,9 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
     """Returns the devices that work ran on, and those that the file describes.
 
-    On ROCm, work has the number that its device has in the machine, but a description has the number that the program
-    uses. For example, with HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used
-    device is described, and all described devices are of one model, the used devices get that description.
+    On ROCm, work has the device's number in the machine, but a description has the number that the program uses for the
+    device. For example, with HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used
+    device is described, and all described devices are of one model, all used devices get the first description.
     """
     described = {
         entry["id"]: entry

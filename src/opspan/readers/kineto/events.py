@@ -4,10 +4,11 @@
     1.8 - 1.10    Operator, Runtime, Kernel, Memcpy, Memset, async
     1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
     since then    cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
-Other devices have the same categories with another prefix: xpu_runtime, privateuse1_driver, mtia_runtime. Work on other
-devices has unknown categories (such as mtia_ccp_events) and is recognised by its stream. Hardware counters are events
-of phase C (mtia_counters, hardware_counters, xpu_scope_profiler), or spans that only hold counter values and took no
-time on a device.
+
+Calls for other devices have the same categories with another prefix: xpu_runtime, privateuse1_driver, mtia_runtime.
+Work on other devices has further categories (such as mtia_ccp_events). It is recognised by its stream, or by its device
+and correlation id. Hardware counters are events of phase C (mtia_counters, hardware_counters, xpu_scope_profiler), or
+spans that only hold counter values and took no time on a device.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ON_HOST = {"collective_comm", "hpu_op"}
 COUNTERS_OF_DEVICES = ("hardware_counters", "mtia_counters", "xpu_scope_profiler")
 _CALLS = ("runtime", "driver")  # suffixes of the categories of calls
 _MARKS = ("i", "I", "R", "n")
-# The profiler marks the begin and the end of the recorded time with these events. Their pid is a name, not a number.
+# Names of the events that mark the begin and the end of the recorded time. Their pid is a text, not a number.
 _WINDOW_BEGINS, _WINDOW_ENDS = "Iteration Start: ", "Record Window End"
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 

@@ -2,11 +2,12 @@
 
 {"ph": "X", "cat": "cpu_op", "name": "MulBackward0", "pid": 7, "tid": 9, "ts": 23.401, "dur": 12.5,
  "args": {"External id": 30, "Sequence number": 4, "Fwd thread id": 1, "Input Dims": [[8, 4], []]}}
-{"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}            the forward op's start
-{"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}   the backward's
+{"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}           at the forward op
+{"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}  at the backward op
 
-In a backward op, "Fwd thread id" is the number that torch gives the thread of the forward op. In a forward op it is 0.
-The arrows (phases s and f) show which thread of the operating system has this number.
+An arrow consists of two events: phase s at a forward op, phase f at its backward op. In a backward op, "Fwd thread id"
+is torch's own number for the thread of the forward op. In a forward op it is 0. The arrows show which thread of the
+operating system has this number.
 """
 
 from __future__ import annotations
@@ -89,9 +90,9 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
 
 
 def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Returns the ranges with forward_tid, the relations, and the number of arrows without a forward and a backward
-    op. A relation goes from the op where an arrow ends to the op where the arrow starts. Arrows from calls to work
-    are ignored, because they only repeat correlation ids."""
+    """Returns the ranges with forward_tid, the relations, and how many arrows do not connect a forward op with its
+    backward op. A relation goes from the op where an arrow ends to the op where the arrow starts. Arrows from calls to
+    work are ignored, because they only repeat correlation ids."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))
     ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]
@@ -107,8 +108,8 @@ def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
         .filter(of_backward)
         .join(ends["s"].filter(~of_backward), on="arrow", suffix="_forward")
         .filter(_col("seq").eq_missing(_col("seq_forward")))
-        # If several ops begin in the same nanosecond, the innermost op, which is written last, creates the backward
-        # node.
+        # If several ops begin in the same nanosecond, the innermost of them created the backward node. It is the last
+        # of them in the file.
         .sort("arrow", "id", "id_forward")
         .unique("arrow", keep="last", maintain_order=True)
     )
@@ -120,7 +121,7 @@ def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
         _col("ts_ns").alias("time_ns"),
     )
     threads = pairs.select("pid", "forward_thread", forward_tid="tid_forward").unique()
-    # A thread number of torch that arrows link to two threads is ambiguous, and is left out.
+    # If arrows link one number of torch (forward_thread) to two threads, the number is ambiguous, and is left out.
     threads = threads.filter(pl.len().over("pid", "forward_thread") == 1).drop_nulls("forward_thread")
     ranges = ranges.join(threads, on=["pid", "forward_thread"], how="left", nulls_equal=True, maintain_order="left")
     dangling = int((arrows["ph"] == "f").sum()) - relations.height

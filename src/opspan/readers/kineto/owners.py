@@ -1,8 +1,8 @@
-"""Finds the process that started work on a device. If the file has no call for the work, finds the op that started it.
+"""Finds the process that started work on a device. For work without a call in the file, finds the op that started it.
 
 Kineto writes the device's number into `pid`, the field for the process. So work belongs to the process of the call with
-the work's correlation id. In merged traces, several processes may use the same id. Such work belongs to the process
-whose other work ran on the same device.
+the work's correlation id. In merged traces, several processes may use the same id. Work with such an id belongs to
+the process whose other work ran on the same device.
 
 Some other events also have a pid that is not a process: 0 if Kineto did not know the thread, and the number of a device
 if the device's runtime did something.
@@ -57,7 +57,8 @@ def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, dev
 
 
 def _only(frame: pl.DataFrame, owners: pl.DataFrame, key: str, name: str) -> pl.DataFrame:
-    """Adds a column `name` with the pid that `owners` has for the row's key; null if there are several pids."""
+    """Adds a column with the pid that `owners` has for the row's key; null if `owners` has several pids for this key.
+    `name`: the name of the new column."""
     pairs = owners.select(key, "pid").drop_nulls().unique()
     pairs = pairs.filter(pl.len().over(key) == 1).rename({"pid": name})
     return frame.join(pairs, on=key, how="left", maintain_order="left")
@@ -70,8 +71,8 @@ def external_ids(frame: pl.DataFrame) -> pl.Series:
 
 
 def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """Returns for each row of `work` the id of the op with the same External id. Returns null for work that is paired
-    with a call, because a call of the same process has its correlation id."""
+    """Returns for each row of `work` the id of the op with the same External id. Returns null for work with a call: a
+    call of the same process with the same correlation id."""
     nothing = pl.Series("named_range_id", [None], dtype=pl.Int64).new_from_index(0, work.height)
     key = ["pid", "correlation_id"]
     rows = work.select(*key, "payload_json").with_row_index("row")

@@ -1,4 +1,4 @@
-"""Reads Nsight Systems: SQLite exports of 2019 to today, parquetdir and arrowdir folders, and reports (*.nsys-rep).
+"""Reads files of Nsight Systems: SQLite exports of 2019 to today, folders (parquetdir, arrowdir), reports (*.nsys-rep).
 
 Only nsys can read its reports, so the installed nsys exports them first (reports.py). All forms have the same tables
 (export.py), which the other modules of this folder translate. docs/formats/nsys.md describes the tables.

@@ -2,8 +2,8 @@
 
     CUPTI_ACTIVITY_KIND_RUNTIME: start, end, eventClass 0, globalTid, correlationId 214, nameId 'cudaLaunchKernel_v7000'
 
-Any table with the columns start, end, globalTid, and nameId or textId is a table of calls. So tables of future tools
-are read too.
+Any table with the columns start, end, globalTid, and nameId or textId is a table of calls, with few exceptions
+(tables.NOT_CALLS). So tables of future tools are read too.
 """
 
 from __future__ import annotations

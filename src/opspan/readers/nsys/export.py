@@ -91,14 +91,14 @@ class Export:
         return narrow(frame, table, dtypes, self.issues)
 
     def joined(self, readers: Mapping[str, Callable[[Export], pl.DataFrame]]) -> pl.DataFrame | None:
-        """Returns the rows of all tables in `readers` as one frame; None if there are no rows."""
+        """Returns the rows of several tables as one frame; None without rows. `readers`: table -> its reader."""
         parts = [part for table, read in readers.items() if table in self and (part := read(self)).height]
         if len(parts) < 2:
             return parts[0] if parts else None
         return pl.concat(parts, how="diagonal_relaxed")
 
     def on_gpus(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Replaces CUDA's `device_id`, which only counts GPUs visible to the process, by the id of TARGET_INFO_GPU."""
+        """Replaces CUDA's `device_id`, which counts only GPUs visible to the process, by the id in TARGET_INFO_GPU."""
         if "TARGET_INFO_CUDA_DEVICE" not in self:
             return frame
         known = self.frame("TARGET_INFO_CUDA_DEVICE", ints("gpuId cudaId pid")).drop_nulls()
@@ -123,7 +123,7 @@ class Export:
         return own or dict(fallback or {})
 
     def skip_the_rest(self) -> None:
-        """Adds an issue that counts the rows of tables which were not read."""
+        """Adds an issue that counts the rows of unread tables."""
         skipped = {
             name: rows
             for name in self.store.tables

@@ -26,7 +26,7 @@ SUFFIXES = (".parquet", ".arrow")
 # Every export has at least one of these tables.
 MARKS = ("StringIds", "NVTX_EVENTS", "META_DATA_EXPORT")
 
-# Exceptions of polars for damaged files. A panic is not a subclass of Exception.
+# Exceptions for damaged files. polars' PanicException is not a subclass of Exception.
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ReadError)
 
 
@@ -165,8 +165,8 @@ def _cast(column: pl.Series, kind: Type) -> pl.Series:
 
 
 def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException:
-    """Returns the columns. Returns an error instead of raising it, because the caller reports it only if it needs the
-    columns."""
+    """Returns the columns. Returns an error instead of raising it, because the caller reports the error only if the
+    columns are needed."""
     try:
         read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
         with named_file(file) as open_path:

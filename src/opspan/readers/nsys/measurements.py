@@ -144,8 +144,8 @@ def read_counters(export: Export) -> pl.DataFrame:
     key = ["typeId", "metricId"] if names["typeId"].count() and values["typeId"].count() else ["metricId"]
     names = names.select(*key, name="metricName").unique(key, keep="first")
     values = values.join(names, on=key, how="left", maintain_order="left")
-    # The metrics have other numbers for the GPUs than the other tables. Newer exports list the numbers of the metrics
-    # in pwGpuId.
+    # Metrics identify a GPU by another number than the other tables do. Newer exports have this number of each GPU in
+    # pwGpuId.
     gpus = export.frame("TARGET_INFO_GPU", ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
     values = values.with_columns(pwGpuId=pl.col("typeId") & GPU_OF_TYPE).join(
         gpus, on="pwGpuId", how="left", maintain_order="left"

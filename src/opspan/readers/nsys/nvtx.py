@@ -174,8 +174,8 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         payload_int=pl.when(~has_seq).then("payload_int"),
         payload_uint=pl.when(~has_seq).then("payload_uint"),
     )
-    # In a text label of opspan, a missing forward thread means the main thread, which is omitted to have fewer distinct
-    # names. An extended payload always has the forward thread, where 0 means unknown.
+    # In a text label of opspan, a missing forward thread means the main thread: opspan omits it to have fewer distinct
+    # names. In an extended payload the forward thread is never missing, and 0 means that it is unknown.
     main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
     frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
     return frame.select(

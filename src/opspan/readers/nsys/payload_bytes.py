@@ -1,9 +1,9 @@
-"""Decodes extended payloads in the column binaryData, with the schemas in the file.
+"""Decodes extended payloads in the column binaryData. A cell has a header of 32 bytes, followed by the payload:
 
-    domain u32, 4 bytes, schema u32, 4 bytes, size u64, size of all u64, payload
+    domain (u32), 4 unused bytes, schema (u32), 4 unused bytes, size of the payload (u64), size of everything (u64)
 
-The schemas are in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES; a payload whose schema is missing stays as hex
-digits.
+The schemas are in the tables NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES. A payload whose schema is missing
+becomes hex digits.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series
 
 
 def _unhex(raw: pl.Series) -> pl.Series:
-    """Returns the payloads as bytes. Some exports write hex digits instead of bytes, which are converted here."""
+    """Returns the payloads as bytes. Converts hex digits, which some exports write instead of bytes."""
     try:
         texts = raw.cast(pl.String)
     except pl.exceptions.ComputeError:  # not UTF-8, so not hex digits
@@ -76,8 +76,8 @@ def _unhex(raw: pl.Series) -> pl.Series:
 
 
 def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
-    """Returns domain -> number of a schema -> schema. All processes register the same schemas, so the first schema with
-    a number counts."""
+    """Returns domain -> schema id -> schema. All processes register the same schemas, so the first schema with an id
+    counts."""
     entries: dict[tuple[int | None, int], dict[int, PayloadEntry]] = {}
     for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
         if row["schemaId"] is None:

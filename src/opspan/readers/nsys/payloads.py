@@ -1,11 +1,10 @@
-"""Reads the payloads of NVTX events: one number, JSON, or the fields of an extended payload.
+"""Reads the payloads of NVTX events. A payload is one number, or several fields (an extended payload).
 
-nsys stores extended payloads in one of three ways; all become `payload_json`:
+nsys stores fields in one of three ways. They become JSON in the column `payload_json`:
 
-    jsonText, jsonTextId    {"NCCL communicator ID": 42, ...}
-    binaryData              the bytes: domain u32, 4 bytes, schema u32, 4 bytes, size u64, size of all u64, payload; the
-                            schema in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES
-    a table per schema      DYNAMIC_NVTXPAYLOAD_DATATYPE_<globalPid>_<domain>_<schema>, joined on eventId
+    jsonText, jsonTextId    JSON: {"NCCL communicator ID": 42, ...}
+    binaryData              bytes (payload_bytes.py)
+    eventId                 a row in a table for each schema: DYNAMIC_NVTXPAYLOAD_DATATYPE_<globalPid>_<domain>_<schema>
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Lets the installed nsys export reports in nsys' own format (*.nsys-rep, *.qdrep, *.qdstrm) to SQLite, once.
 
-    NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n ...        an old one: NVIDIA Tegra Profiler Report 1.\\n
+    NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n        the beginning of a report
+    NVIDIA Tegra Profiler Report 1.\\n                                the beginning of an old report
 
-The export goes into opspan's cache (exports.py), never into the report's folder. Its name is a hash of the report's
-path, size and time, and of the version of nsys.
+The export goes into opspan's cache (exports.py), never into the report's folder. The export's name is a hash of the
+report's path, size, time and inode, and of the version of nsys.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LONGEST_BUILT = 64
 
 
 def is_report(path: Path, head: bytes) -> bool:
-    """Returns whether a file that is no database is a report. `head`: its first bytes."""
+    """Returns whether a file is a report. `head`: the first bytes of the file, which is not an SQLite database."""
     return head.startswith(MAGIC) or (path.suffix == STREAM and bool(head))
 
 

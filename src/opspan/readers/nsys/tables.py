@@ -55,7 +55,7 @@ DOMAINS = ("NvtxDomainCreate",)
 
 CALL_COLUMNS: Columns = ints("start end globalTid")
 CALL_NAMES = ("nameId", "textId")
-# All other columns of a table of calls go into payload_json.
+# A table of calls may have more columns than these. The other columns go into payload_json.
 CALL_KNOWN = frozenset("start end globalTid nameId textId eventClass correlationId returnValue callchainId".split())
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"

@@ -108,7 +108,8 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
 
 def with_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Fills in the process of work without a globalPid. If only one process has calls, or only one has ranges, the work
-    belongs to that process. Otherwise it belongs to the only process that has a call with the work's correlation id."""
+    belongs to that process. Otherwise, if calls of only one process have the work's correlation id, the work belongs to
+    that process."""
     if not work["pid"].null_count():
         return work
     for frame in (calls, ranges):

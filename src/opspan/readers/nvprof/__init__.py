@@ -26,7 +26,7 @@ SESSION = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<session version=")
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """Returns whether the path is a database of nvprof, or a session that the Visual Profiler saved with a database."""
+    """Returns whether the path is a database of nvprof, or a session of the Visual Profiler, which `read` refuses."""
     if is_sqlite(head):
         return _is_profile(table_names(path))
     return SESSION.match(head) is not None

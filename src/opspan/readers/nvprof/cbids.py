@@ -1,7 +1,7 @@
 """Lists the numbers that CUPTI gives to CUDA's functions ("cbid"). A file of nvprof has these numbers instead of names.
 
-Each line begins with a number. Its first name has this number, and the next names have the numbers after it. The
-numbers never change; new functions get new numbers. The list is complete up to CUDA 12.9, the last release with nvprof.
+Each line begins with the number of its first name. The next names have the numbers after this number. The numbers never
+change; new functions get new numbers. The list is complete up to CUDA 12.9, the last release with nvprof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Gives access to one file of nvprof: its tables, its texts, the process and thread of a row. Counts unread tables.
+"""Gives access to one file of nvprof: its tables, its texts, the process and thread of a row. Counts the rows of
+unread tables.
 
 StringTable: 0 '-- null --', 1 'python train.py', 2 'mul, seq = 116', 3 '_Z3addPf'
 objectId: 7b 71 00 00  40 97 ec 4c  00 00 00 00        process 29051, thread 0x4cec9740
@@ -69,7 +70,7 @@ class Profile:
         )
 
     def skip_the_rest(self) -> None:
-        """Adds an issue that counts the rows of tables which were not read."""
+        """Adds an issue that counts the rows of unread tables."""
         skipped = {
             name: rows
             for name in self._store.tables

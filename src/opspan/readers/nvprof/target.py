@@ -35,7 +35,7 @@ def names(profile: Profile) -> pl.DataFrame:
     """Returns kind, pid, tid and name of the file's named processes and threads."""
     frame = profile.frame(tables.NAME, tables.NAME_COLUMNS)
     known = pl.col("objectKind").is_in([tables.PROCESS, tables.THREAD]).fill_null(value=False)
-    # No table has a column for names of devices, contexts and streams.
+    # A trace has no column for names that the program gave to devices, contexts and streams.
     profile.issues.add("skipped_tables", frame.filter(~known).height, f"{tables.NAME}, other objects")
     frame = frame.filter(known)
     texts, at = profile.texts(frame["name"], tables.NAME)

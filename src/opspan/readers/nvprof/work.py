@@ -58,7 +58,7 @@ def _kernels(profile: Profile, table: str) -> pl.DataFrame:
 
 def _copies(profile: Profile, table: str, columns: Columns) -> pl.DataFrame:
     frame = _on_device(profile, table, columns, "memcpy")
-    if "srcDeviceId" in columns:  # a copy has two devices, and the peer is the device that is not its `device_id`
+    if "srcDeviceId" in columns:  # a copy has two devices, and the peer is the one that is not its `device_id`
         peer = pl.coalesce(
             pl.when(pl.col("dstDeviceId") != pl.col("device_id")).then("dstDeviceId"),
             pl.when(pl.col("srcDeviceId") != pl.col("device_id")).then("srcDeviceId"),

@@ -1,4 +1,6 @@
-"""Gives access to a rocpd file of either form. Finds its tables by their base names, and counts its unread tables."""
+"""Gives access to a rocpd file of either form. Finds its tables by their base names, and counts the rows of
+unread tables.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from opspan.formats.sqlite import SqliteFile, Type
 from opspan.printable import listed_counts
 from opspan.tables import Issues
 
-# For example rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf. Some versions leave out the underscores within the
-# suffix.
+# Matches names such as rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf. Some versions leave out the underscores
+# within the suffix.
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
 
 # Tables that describe the run and its machine. They never count as skipped.
@@ -54,7 +56,7 @@ class RocpdDatabase:
         return in_time(self.frame(table, columns), table, self.issues)
 
     def skip_the_rest(self) -> None:
-        """Adds an issue that counts the rows of tables which were not read."""
+        """Adds an issue that counts the rows of unread tables."""
         counts = {
             name: rows
             for base, names in self._tables.items()

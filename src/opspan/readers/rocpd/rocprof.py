@@ -1,11 +1,13 @@
 """Reads the form of rocprofv3 and rocprof-sys (schema 3): each run has separate tables, with the run's suffix.
 
-    rocpd_region           an interval on a thread: a call, or a marker (roctx), as the category of its event says
-    rocpd_kernel_dispatch, rocpd_memory_copy, rocpd_memory_allocate
-    rocpd_event            category and stack id for each of those rows. GPU work has the stack id of its call.
+    rocpd_region           an interval on a thread: a call or a marker (roctx). The category of its event says which.
+    rocpd_kernel_dispatch  a kernel
+    rocpd_memory_copy      a copy
+    rocpd_memory_allocate  an allocation, or a free
+    rocpd_event            category and stack id for each row above. GPU work has the stack id of its call.
 
-pid and tid are ids of rows in rocpd_info_process and rocpd_info_thread. The environment of a process is JSON:
-{"RANK": "3", "WORLD_SIZE": "8", ...}.
+`pid` and `tid` in these tables are ids of rows in rocpd_info_process and rocpd_info_thread. The environment of a
+process is JSON: {"RANK": "3", "WORLD_SIZE": "8", ...}.
 """
 
 from __future__ import annotations
@@ -78,8 +80,8 @@ class RunTables:
         return self.database.written.join(frame, rows, ["guid", number])
 
     def gpu(self, frame: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-        """Adds the column `name` with the number of the agent, counted among GPUs only; null if the agent is not a
-        GPU."""
+        """Adds a column with the agent's index among the GPUs; null if the agent is not a GPU. `number`: the column of
+        `frame` with the agent's id. `name`: the name of the new column."""
         gpus = self.agents.filter(_col("type") == "GPU").with_columns(_col("type_index").cast(pl.Int32, strict=False))
         return self.look_up(frame, number, gpus, {"type_index": name})
 
@@ -119,8 +121,8 @@ def read(database: RocpdDatabase, path: Path) -> Tables:
 
 
 def _told(run: RunTables) -> dict[int, Told]:
-    """Returns the ranks from the launchers' variables. Reads no other variables, because the environment holds
-    secrets."""
+    """Returns pid -> rank, from the variables that launchers set. Reads no other variables, because the environment
+    holds secrets."""
     variables = {name: _col("environment").str.json_path_match(f"$.{name}") for name in sorted(VARIABLES)}
     told: dict[int, set[Told]] = {}
     for pid, *values in run.processes.drop_nulls("pid").select("pid", **variables).iter_rows():
@@ -131,7 +133,8 @@ def _told(run: RunTables) -> dict[int, Told]:
 
 
 def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
-    # The region's name is the name of a roctx function. In newer versions extdata has the marker's text.
+    # The marker's text is the message in extdata; the region's name is then the name of a roctx function. Without a
+    # message, the region's name is the text.
     text = markers.select(pl.coalesce(_col("extdata").str.json_path_match("$.message"), "name")).to_series()
     labels = labelled(text)
     no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark")

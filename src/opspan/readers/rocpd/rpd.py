@@ -91,8 +91,8 @@ def _with_text(
 
 
 def _names(strings: pl.DataFrame, rows: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-    """Returns a frame with the distinct values of the column `number`, and with the texts that have these numbers
-    (column `name`)."""
+    """Returns the distinct text ids in a column of `rows`, and their texts. `number`: the name of the column with the
+    ids. `name`: the name of the new column with the texts."""
     used = rows_once(rows, number).to_series().drop_nulls().sort()
     at = places(used.to_frame("id"), strings.select("id"))
     return pl.DataFrame([used, strings["string"][at].cast(pl.Categorical).alias(name)])
@@ -180,7 +180,7 @@ def _work(database: RocpdDatabase, api: pl.DataFrame, strings: pl.DataFrame) -> 
     frame = ops.with_columns(kind=kind, alone=_alone(ops["api_id"]))
     is_copy = _col("kind") == "memcpy"
     shown = pl.when(is_copy).then("type").otherwise(name)
-    # The sizes in the row of a call describe its only kernel or copy. For the many ops of a graph, the sizes are wrong.
+    # The sizes in the row of a call are right only if the call started one op. For the ops of a graph they are wrong.
     frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
     of_kernel = _col("of_kernel")
     short = kernel_names(frame["shown"].cast(pl.Categorical))

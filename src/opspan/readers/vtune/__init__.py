@@ -53,7 +53,7 @@ def is_report(path: Path, head: bytes) -> bool:
 
 
 def _begins_as_report(path: Path) -> bool:
-    # Imported only here, because compiling its patterns takes longer than reading many results.
+    # Imported only here, because compiling the patterns in `reports` takes longer than reading many results.
     from opspan.readers.vtune import reports
 
     return reports.is_report(path)
@@ -119,8 +119,8 @@ def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> 
 
 
 def _count_containers(files: ResultFiles, issues: Issues) -> None:
-    """Adds an issue that counts the rows of containers (tables outside SQLite) which were not read. Leaves out
-    containers whose names begin with _, because they are caches."""
+    """Adds an issue that counts the rows of unread containers (tables outside SQLite). Leaves out containers whose
+    names begin with _, because they are caches."""
     names = {folder.name: folder for folder in files.containers if not folder.name.startswith("_")}
     skipped = {
         name: rows

@@ -1,8 +1,8 @@
-"""Unpacks the needed files of a result in a zip or tar file into a temporary folder.
+"""Unpacks a result from a zip or tar file into a temporary folder. Leaves out files that opspan does not need.
 
 Only members with paths that a result is known to have are unpacked, and to the same relative paths. So an archive
 cannot choose where a file is written. Links are never followed. formats/budget.py limits the unpacked bytes, the
-skipped bytes of a compressed tar, and the numbers of results and members.
+skipped bytes of a compressed tar, and how many results and members there may be.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def holds_result(path: Path, head: bytes) -> bool:
 
 
 def unpack(path: Path, head: bytes, folder: Path) -> Path:
-    """Unpacks the result in the archive into a new folder within `folder`, and returns that folder."""
+    """Unpacks the result in the archive into a new folder within `folder`, and returns the new folder."""
     roots: dict[str, Path] = {}
     archive_bytes = size_on_disk(path.stat())
     left = UNPACKED.allows(archive_bytes)
@@ -127,7 +127,7 @@ def _members(path: Path, head: bytes) -> Generator[Member]:
             content = tar.extractfile(member) if member.isreg() else None
             if content is not None:
                 yield member.name.removeprefix("./"), content
-            tar.members.clear()  # type: ignore[attr-defined]  # else it keeps all members in memory
+            tar.members.clear()  # type: ignore[attr-defined]  # otherwise `tar` keeps all members in memory
 
 
 @contextmanager

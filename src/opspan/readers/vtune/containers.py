@@ -1,10 +1,10 @@
 """Reads the rows that a result stores outside SQLite: a folder for each table, with files of fixed-length records.
 
     pmu_data/container.metadata   <entry path="end_tsc" size="394"><indexFields><field path="dd_sample"/>...
-    pmu_data/end_tsc/0            the entry's own value, u64; index fields, i32 each; int64Fields; doubleFields
+    pmu_data/end_tsc/0            the entry's own value (u64), indexFields (i32 each), int64Fields, doubleFields
 
 A record is padded to a multiple of eight bytes. Index fields are row ids; 0 means none. An entry is not read if its
-number of rows (size) does not match the length of its files.
+`size` (how many rows it has) does not match the length of its files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Reads the table counters: the program's counters, the number of busy processors, and pauses of the collection.
+Rows of two of the tables that are read:
 
 cpu_usage_data: start_tsc, end_tsc, attr 3       dd_cpu_usage 3: value 3.0
 dd_paused_range: start_tsc, end_tsc
@@ -45,7 +46,7 @@ def _processors(database: ResultDatabase) -> pl.DataFrame:
 
 
 def _collecting(database: ResultDatabase) -> pl.DataFrame:
-    """Returns the counter `collecting`, which is 0 from the begin of each pause on, and 1 from its end on. Joins
+    """Returns the counter `collecting`, which becomes 0 when a pause begins, and 1 when the pause ends. Joins
     overlapping pauses of several collectors."""
     pauses = timed(database.frame(tables.PAUSED, tables.PAUSED_COLUMNS), tables.PAUSED, database.issues)
     database.issues.add("collection_paused", pauses.height)

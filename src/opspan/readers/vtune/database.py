@@ -31,7 +31,7 @@ TICKS_OF_NS = 10
 NS_OF_UTC = 100
 NANOSECONDS = 1_000_000_000
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
-_SMALL = 1_000  # the most rows of a cached table; larger tables take much memory and are rarely read again
+_SMALL = 1_000  # cached tables have fewer rows, because larger ones take much memory and are rarely read again
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, store.bytes, issues)
         self._store = store
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, shown names
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # domains: names in the file, shown names
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
@@ -78,7 +78,7 @@ class ResultDatabase:
         return frame
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the columns of a table that other tables refer to. Each row id occurs once."""
+        """Returns the columns of a table whose row ids are used in other tables. Each row id occurs once."""
         frame = self.frame(table, columns)
         return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
@@ -91,8 +91,8 @@ class ResultDatabase:
     def follow(
         self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
     ) -> pl.DataFrame:
-        """Adds columns of the table that the frame's column refers to. In the file, this column belongs to the table
-        `of` and has the name `named`."""
+        """Adds columns of the table that the frame's column `column` refers to. In the file, `column` belongs to the
+        table `of`. There it is called `named` (default: `column`)."""
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._store.columns(to)):
@@ -120,8 +120,8 @@ class ResultDatabase:
         return events.hstack(self.owners(bands, table))
 
     def aggregates(self, view: str) -> pl.DataFrame:
-        """Returns attr, count, duration, pid, tid and times of a view's rows. Joins the view's tables (data and bands)
-        here, because the view may join every row with every other row if a band is damaged."""
+        """Returns attr, count, duration, pid, tid and times of a view's rows. Reads the view's two tables (data and
+        bands) instead of the view: if a band is damaged, the view may join every row with every other row."""
         of_data, of_bands = tables.data(view), tables.bands(view)
         self._read.add(view)
         data = self.rows(of_data, tables.DATA_COLUMNS).sort(ROWID)
@@ -175,7 +175,7 @@ class ResultDatabase:
         return self.look_up(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
 
     def clock(self) -> ResultClock | None:
-        """Returns the clock from dd_marker_info; None unless it has exactly one valid row."""
+        """Returns the clock from dd_marker_info; None unless this table has exactly one distinct, valid row."""
         pairs = self.frame(tables.MARKER_INFO, tables.MARKER_INFO_COLUMNS).drop_nulls().unique()
         if pairs.height != 1:
             return None
@@ -186,13 +186,13 @@ class ResultDatabase:
     # --- the file's lists of references and event tables
 
     def _stated_targets(self) -> dict[str, str]:
-        """Maps 'table.column' to the table that the column refers to, if the file has that table."""
+        """Maps 'table.column' to the table that the column refers to. Leaves out references to missing tables."""
         stated = self.frame(tables.REFERENCES, tables.REFERENCES_COLUMNS).drop_nulls().iter_rows()
         return {column: table for column, table in stated if self.has(table)}
 
     def _events(self) -> list[str]:
-        """Returns the tables of events: tables in the file's list, and other tables whose names look like tables of
-        events."""
+        """Returns the names of the tables of events: those in the file's list, and others that look like names of such
+        tables."""
         listed = set(self.frame(tables.INSTANCES, tables.INSTANCES_COLUMNS)["name"].drop_nulls())
         return sorted(
             name
@@ -203,7 +203,7 @@ class ResultDatabase:
     # --- the rest
 
     def skip_the_rest(self) -> None:
-        """Adds an issue that counts the rows of tables of events which were not read."""
+        """Adds an issue that counts the rows of unread tables of events."""
         skipped = {}
         for name in self._events():
             if name in self._read or name in tables.ELAPSED:

@@ -3,8 +3,9 @@
     task_data: start_tsc, end_tsc, attr 1, __bucket_idx 44
     dd_task 1: type 1, parameter NULL       dd_task_type 1: 'aten::mm, seq = 3', domain 4       dd_domain 4: 'PyTorch'
 
-VTune stores no task ids, parents or relations; the analysis nests tasks. Metadata of a task would be in
-dd_task.parameter, although no known file has any. So this module searches dd_task.parameter for the fields of labels.
+VTune stores no task ids, parents or relations; the analysis nests tasks. The name of a task may be a label, as above.
+opspan also sends the fields of a label (seq, op_id, ...) as metadata of the task. VTune would store metadata in
+dd_task.parameter, so the fields are searched there, although no known file has metadata.
 """
 
 from __future__ import annotations
@@ -146,12 +147,12 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
     labels = parse_labels(frame["label"] if may_be.all() else frame["label"].zip_with(may_be, _NOTHING))
     kind = labels["kind"].fill_null(0)
     plain = frame["label"].cast(pl.Categorical)
-    # If the parameter has the label, the name is not used as a label, even if it looks like one. The range's kind is
-    # still guessed from the name.
+    # If the parameter has fields of a label, the name is not read as a label, even if the name looks like one. The
+    # range's kind is still guessed from the name.
     if beside.any():
         of_others = pl.when(~pl.lit(beside)).then(pl.all())
         labels = labels.clear(1) if beside.all() else labels.with_columns(of_others)
-    # In a text label of opspan, a missing forward thread means the main thread, which is omitted to have fewer distinct
+    # In a text label of opspan, a missing forward thread means the main thread: opspan omits it to have fewer distinct
     # names.
     is_main = is_own & (kind == int(Kind.BACKWARD)) & ~beside
     main = frame["pid"].zip_with(is_main, _NOTHING.cast(pl.Int64)) if is_main.any() else None

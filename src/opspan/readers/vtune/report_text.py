@@ -13,8 +13,9 @@
     Collection and Platform Info                         a title, underlined (before 2019)
     ----------------------------
 
-In a summary a table ends after its last row. In any other report the table lasts to the end, even if empty lines
-separate its rows, as in the lines of a source file or the blocks of a call graph. All other lines are notes.
+In a summary, figures or another table may follow a table. In any other report, the table lasts to the end of the
+report, even if empty lines separate its rows, as in the lines of a source file or the blocks of a call graph. Lines of
+any other kind are notes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from itertools import pairwise
 from opspan.readers.vtune import report_words as words
 
 RULE = re.compile(r" *-+(?: {2,}-+)* *")
-FACT = re.compile(r"(?P<name>[^:]+?(?:: % of [^:]+)?):(?:\s+(?P<value>.*))?")  # NUMA: % of Remote Accesses: 1.2%
+# Matches figures such as `Elapsed Time: 9.094s` and `NUMA: % of Remote Accesses: 1.2%`.
+FACT = re.compile(r"(?P<name>[^:]+?(?:: % of [^:]+)?):(?:\s+(?P<value>.*))?")
 ADVICE = re.compile(r"\s*\|(?:\s|$)")
 # The first words of notes that may follow a summary. Such a note may have several lines.
 CLOSING = re.compile(r"If you want to skip descriptions of detected performance issues|\*\s?N/A is applied")
@@ -79,7 +81,8 @@ class _Columns:
         self.indent = self.spans[0][0]
         self._gaps = [(one[1], other[0]) for one, other in pairwise(self.spans)]
         begins = [begin for begin, _ in self.spans]
-        # Counted in characters, not bytes. Each column ends where the next begins; the last column ends with the line.
+        # Begins and ends count characters, not bytes. Each column ends where the next begins; the last column ends with
+        # the line.
         self._ends: list[tuple[int, int | None]] = list(zip(begins, [*begins[1:], None], strict=True))
 
     def cells(self, line: str) -> list[str] | None:
@@ -93,8 +96,8 @@ class _Columns:
         return [first.rstrip(), *(cell.strip() for cell in others)]
 
     def is_row(self, line: str, printed: int) -> bool:
-        """Returns whether a line is certainly a row. A row is as wide as the table or has two cells. The text in each
-        column begins or ends where the column's dashes begin or end."""
+        """Returns whether a line is certainly a row. A row reaches the last column, or has at least two cells. In each
+        column but the first, the text begins where the dashes begin, or ends where they end."""
         cells = self.cells(line)
         if cells is None or (printed <= self.spans[-1][0] and sum(map(bool, cells)) < min(2, len(cells))):
             return False
@@ -109,7 +112,7 @@ class _Parser:
         self._lines = [line.rstrip() for line in lines]
         self._widths = [len(line) for line in lines]
         self._at = 0
-        self._path: list[tuple[int, str]] = []  # indentation and name of each title above the line
+        self._path: list[tuple[int, str]] = []  # indentation and name of each title above the current line
         self._title: str | None = None  # title of a table that begins here
         self._text = Text()
         self._is_summary = any(
@@ -143,7 +146,7 @@ class _Parser:
         titles = columns.cells(self._lines[place])
         if titles is None or not all(titles):
             return False
-        # A single title with dashes below it begins a section, unless the title is a grouping of VTune.
+        # A single title with dashes below it begins a section, unless it is a grouping of VTune outside of a summary.
         is_summary = self._is_summary if in_summary is None else in_summary
         return len(titles) > 1 or (titles[0].strip() in words.KEYS and not is_summary)
 
@@ -169,7 +172,7 @@ class _Parser:
             self._text.tables.append(table)
 
     def _next_row(self, columns: _Columns) -> int | None:
-        """Returns the line of the next row; None if the table has ended."""
+        """Returns the index of the line with the next row; None if the table has ended."""
         seen_gap = False
         for place in range(self._at, len(self._lines)):
             line = self._lines[place]
@@ -223,7 +226,7 @@ class _Parser:
             self._text.notes.append(text)
 
     def _take_closing(self) -> None:
-        """Takes the lines up to an empty line or a table as notes."""
+        """Adds the lines up to an empty line or a table to the notes."""
         while True:
             self._note(self._lines[self._at].strip())
             following = self._at + 1

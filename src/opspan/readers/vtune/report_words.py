@@ -54,7 +54,7 @@ ELAPSED, WITHIN_ELAPSED = "Elapsed Time", "CPU Time"
 
 
 def is_vtunes(titles: Sequence[str], *, is_tools: bool = False) -> bool:
-    """Returns whether columns with these titles are from VTune. `is_tools`: the file has other messages of VTune."""
+    """Returns whether columns with these titles are from VTune. `is_tools`: the file also has messages of VTune."""
     if tuple(titles[: len(SUMMARY)]) == SUMMARY or (titles[:1] == ["Parameter"] and len(titles) > 1):
         return True
     others = titles[1:]

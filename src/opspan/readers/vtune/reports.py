@@ -7,12 +7,12 @@
     ------------  ---------  ----------
     aten::linear     0.816s      30,000
 
-    Elapsed Time: 324.611s                      a summary: indented figures belong to the figure above; tables as above
+    Elapsed Time: 324.611s                      a summary: figures, some indented below another, and tables
         CPU Time: 303.336s
 
 Columns have VTune's titles, and hold numbers if all of their cells are numbers: seconds without `s`, shares without
-`%`. A summary becomes one long frame: section, name, metric, value (a number), text (as printed). A file without
-VTune's words (report_words.py) is not a report.
+`%`. A summary becomes one long frame with the columns section, name, metric, value (a number) and text (as printed). A
+file without VTune's words (report_words.py) is not a report.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _melt(frame: pl.DataFrame, section: str | None) -> pl.DataFrame:
 
 
 def _from_long(frame: pl.DataFrame) -> pl.DataFrame:
-    """Converts a summary in CSV, with the columns depth, name and value."""
+    """Converts a summary in CSV, whose columns are SUMMARY, to the long frame."""
     level, name, value = (pl.col(column) for column in SUMMARY)
     return _with_values(frame.select(section=level, name=name.str.strip_chars(), text=value.str.strip_chars()))
 
@@ -189,7 +189,8 @@ def _of_csv(path: Path, lines: list[str], is_tools: bool) -> VtuneReport | None:
 
 
 def _bound(path: Path, tables: Sized, columns: int) -> None:
-    """Limits tables and columns, because each table becomes a frame and each column a series."""
+    """Raises an error if a report has too many tables, or a table has too many columns. Each table needs a frame in
+    memory, and each column needs a series."""
     for limit, count in ((REPORT_TABLES, len(tables)), (REPORT_COLUMNS, columns)):
         if count > limit.allows():
             raise limit.passed(path)
@@ -249,7 +250,7 @@ def _csv(text: str, delimiter: str, *, is_cut: bool) -> pl.DataFrame:
 
 
 def _old_summary(lines: list[str], delimiter: str) -> VtuneReport:
-    """Reads a summary in CSV from before 2019: sections between empty lines, with a title, and a table or figures.
+    """Reads a summary in CSV from before 2019. A section has a title, and lines with a name and a value.
 
     CPU
     Parameter,r002hs

@@ -1,9 +1,9 @@
 """Reads samples with their stacks into the table samples.
 
-    cpu_data   user-mode sampling: the thread's activity until end_tsc; duration: CPU time in ticks
-    pmu_data   hardware sampling at end_tsc; count: number of events since the last sample; mostly in a container beside
-               the database (containers.py)
-    attr -> dd_sample -> dd_callsite -> its parent ...; -> dd_code_location -> ... -> dd_function
+    cpu_data   user-mode sampling. A row describes a thread's activity until end_tsc; `duration` is CPU time in ticks.
+    pmu_data   hardware sampling at end_tsc. `count` is how many events occurred since the last sample.
+               This table is mostly in a container beside the database (containers.py).
+    attr -> dd_sample -> dd_callsite (and its parents) -> dd_code_location -> ... -> dd_function        references
 
 A callsite that is a loop is left out if it has a parent, because the parent is the loop's function. If the tool only
 counted events, each event has one row for the whole run. These rows become counters.
@@ -22,7 +22,7 @@ from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
 
 SEPARATOR = ";"
 DEEPEST = 4_096  # limit on frames of a stack, because callsites of a damaged file may form a cycle
-MOST_FRAMES = 50_000_000  # the most frames of all distinct stacks together
+MOST_FRAMES = 50_000_000  # limit on the frames of all distinct stacks together
 PMU = "pmu_data"
 IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_thread")
 
@@ -92,7 +92,8 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
             break
         levels.append(at.with_columns(depth=pl.lit(depth, dtype=pl.Int32)))
         at = at.join(parents, on="at", how="left").select(ROWID, pl.col("up").alias("at"))
-    # Callsites in a cycle, with more than DEEPEST frames, or past MOST_FRAMES get no stack.
+    # A callsite gets no stack if its parents form a cycle or are more than DEEPEST, or if MOST_FRAMES is reached
+    # before its stack is complete.
     endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
     database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
     if not levels:

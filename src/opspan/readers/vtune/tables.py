@@ -3,8 +3,8 @@
     task_data(start_tsc, end_tsc, count, attr, __bucket_idx)    attr -> dd_task -> dd_task_type -> dd_domain
                                                                 __bucket_idx -> dd_band -> dd_thread -> dd_process
 
-A reference is the row id of the other table; NULL means none, as does -1 where row ids begin at 0. Columns differ
-between versions (docs/formats/vtune.md): a column that a file lacks is read as null.
+A reference is the row id in the other table. NULL means none; in a file whose row ids begin at 0, -1 means none too.
+Columns differ between versions (docs/formats/vtune.md): a column that a file lacks is read as null.
 """
 
 from __future__ import annotations
@@ -124,8 +124,9 @@ SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 # A table of events, although its name begins with dd_ like the names of descriptions. No known file refers to it. Its
 # rows count as skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
-# The names of tables without events begin or end like this. These tables are derived from other tables, left over from
-# VTune's work, or descriptions.
+# A table has no events if its name begins with DERIVED_PREFIXES or ends with DERIVED_SUFFIX: it is derived from other
+# tables, or left over from VTune's work. A table whose name begins with DIMENSIONS is a description, and has no events
+# either, unless the name ends with PARTS_OF_VIEWS.
 DERIVED_PREFIXES = ("_", "sqlite_", "temp")
 DERIVED_SUFFIX = "TempTable"
 DIMENSIONS = "dd_"

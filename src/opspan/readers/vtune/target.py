@@ -67,7 +67,7 @@ def metadata(database: ResultDatabase, files: ResultFiles, clock: ResultClock) -
 
 
 def processes(database: ResultDatabase, files: ResultFiles, zero_utc_ns: int) -> pl.DataFrame:
-    """Returns one row for each pid, because VTune's runner has the same pid as the program that it becomes."""
+    """Returns one row for each pid. VTune's runner becomes the program, so both have the same pid."""
     pids = database.pids
     is_programs = pl.col("pid").is_in(pids.implode())
     command = pl.lit(files.command_line, dtype=pl.String) if len(pids) == 1 else pl.lit(None, dtype=pl.String)
