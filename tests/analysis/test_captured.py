@@ -418,9 +418,7 @@ def test_a_process_replays_only_its_own_captures(tmp_path: Path) -> None:
             kernels.append({"start": 900 + number, "end": 901 + number, "shortName": 5, "demangledName": 5, **place})
     tables = {"StringIds": nsys.strings(*names), "NVTX_EVENTS": ranges, "CUPTI_ACTIVITY_KIND_RUNTIME": calls}
     ranks = [{"globalTid": nsys.tid(pid), "rank": rank} for rank, pid in enumerate(ops)]
-    file = nsys.export(
-        tmp_path / "a.sqlite", {**tables, "CUPTI_ACTIVITY_KIND_KERNEL": kernels, "MPI_RANKS": ranks}
-    )
+    file = nsys.export(tmp_path / "a.sqlite", {**tables, "CUPTI_ACTIVITY_KIND_KERNEL": kernels, "MPI_RANKS": ranks})
 
     rows = opspan.load(file).work.join(opspan.load(file).ranges, left_on="replayed_range_id", right_on="id", how="left")
 

@@ -170,8 +170,8 @@ print(seen(session))
     first, ranges = program(body)
 
     assert first == "True {} 1"  # inside of a session as outside
-    # This backend runs the graph it made as a module, eagerly.
-    assert ranges == "[(0, 'MLP', 'OptimizedModule'), (1, 'GraphModule', 'GraphModule')]"
+    # This backend runs the graph it made as a module, eagerly. Older torch names its class after the model's.
+    assert ranges in [f"[(0, 'MLP', 'OptimizedModule'), (1, '{name}', '{name}')]" for name in ("GraphModule", "MLP")]
 
 
 def test_modules_are_told_apart_by_what_they_are_and_not_by_what_they_equal() -> None:

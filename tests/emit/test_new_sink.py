@@ -76,9 +76,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_ops_modules_and_ranges_of_ones_own_reach_it(copy: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     library = copy / "lib"
-    (library / "observer").mkdir(parents=True)
-    for source in (*(copy / "native" / "observer").iterdir(), copy / "native" / "sinks" / "sinks.h"):
-        shutil.copy(source, library / "observer")
+    shutil.copytree(copy / "native" / "observer", library / "observer")
+    shutil.copy(copy / "native" / "sinks" / "sinks.h", library / "observer")
     shutil.copy(Native(tmp_path, copy / "native").sinks, library / "libopspan_sinks.so")
 
     env = {"OPSPAN_LIB_DIR": str(library), "OPSPAN_CACHE_DIR": str(tmp_path / "cache")}

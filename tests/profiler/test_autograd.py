@@ -149,6 +149,10 @@ print(1)
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    "acc_events" not in inspect.signature(torch.profiler.profile.__init__).parameters,
+    reason="this torch has no acc_events",
+)
 def test_events_accumulate_over_cycles_if_asked_to() -> None:
     ours, theirs, last = told("""
 import torch.profiler
