@@ -349,10 +349,10 @@ def timeline(slices: pl.DataFrame) -> pl.DataFrame:
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
-    """Arranges shapes (lane, start_ns from 0, length_ns) in rows within their lanes. Returns them in the order in which
-    they are drawn, with these columns. `shape` is the row in `shapes`. `place` is rows_of_lane * lane + the row within
-    the lane. `is_crowded` says whether the shape is on the last row of its lane, where shapes may overlap. start_ns and
-    length_ns are the shape's."""
+    """Arranges the shapes (boxes) of a timeline in lines; each lane has `rows_of_lane` lines. `shapes` has lane,
+    start_ns (not negative) and length_ns. Returns the shapes in the order in which they are drawn: `shape` (the row in
+    `shapes`), `place` (rows_of_lane * lane + the number of the line in the lane), `is_crowded` (whether this is the
+    last line of the lane, where shapes may overlap), start_ns, length_ns."""
     return _of_rows("places", shapes, number=rows_of_lane)
 
 

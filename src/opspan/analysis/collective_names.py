@@ -1,8 +1,8 @@
 """Reads the kind, algorithm, protocol and element type of collectives from names and payloads.
 
 The names are those of kernels (of NCCL, RCCL and servers of language models), of torch's ops and records (c10d, nccl:,
-gloo:), and of ranges of NCCL and MPI. Payloads of torch also have a name. A word such as all_gather means the same kind
-of collective in all these names.
+gloo:), and of ranges of NCCL and MPI. torch's payloads also state the collective's name (`Collective name`). A word
+such as all_gather means the same kind of collective in all these names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {
 # Bus bandwidth is algorithm bandwidth times a factor that depends on the number n of ranks, as in NCCL's tests.
 BOTH_WAYS = ("all_reduce",)  # kinds with the factor 2 (n - 1) / n
 ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # kinds with the factor (n - 1) / n
-WHOLE = ("broadcast", "reduce", "send", "recv")  # kinds with the factor 1
+WHOLE = ("broadcast", "reduce", "send", "recv")  # kinds whose bus bandwidth equals their algorithm bandwidth (factor 1)
 # All ranks must begin a collective of these kinds before any rank is done with it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 

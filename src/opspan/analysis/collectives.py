@@ -117,8 +117,8 @@ def collectives(trace: Tables) -> pl.DataFrame:
 
 
 def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the ranges of collectives. Also returns the root of every range of the trace. A root is the outermost of
-    the nested ranges that belong to one collective."""
+    """Returns the ranges of collectives. Also returns, for every range of the trace, its root; null outside of
+    collectives. A root is the outermost of the nested ranges that belong to one collective."""
     names = ranges_named(ranges["name"])
     is_named = ranges["name"].is_in(names["name"].implode()).fill_null(value=False)
     columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "sizes", "input_types", "payload_json", "overlaps")

@@ -28,8 +28,8 @@ TOLERANCE_NS = 5_000
 # The largest error that is corrected in the times of calls. The tool converts these times; on a busy machine it was
 # wrong by 23 us.
 _MOST_WRONG_NS = 100_000
-# If the difference between the two clocks of the host changes by more than this during a collection, one of the clocks
-# was adjusted.
+# If the difference between the host's monotonic clock and its UTC clock changes by more than this during a collection,
+# one of these clocks was adjusted.
 MOST_APART_NS = 1_000_000
 
 _col = pl.col

@@ -18,8 +18,8 @@ _col = pl.col
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
     """Returns the meetings. `collectives` comes from Analysis, `work` from Analysis.path_graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
-    # If a collective has several kernels on a rank, the first one counts only if no other ends later, because it is
-    # unknown which kernel waits.
+    # A collective may have several kernels on a rank, and it is unknown which of them waits. So its first kernel is
+    # used, but only if none of the others ends later.
     rows = work.select("row", "start_ns", "end_ns").with_row_index("node").cast({"node": pl.Int64})
     rows = rows.join(parts, on=["row", "end_ns"], maintain_order="left")
     rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))

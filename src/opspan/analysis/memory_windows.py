@@ -4,7 +4,7 @@ the sums of a longer window, add up those of its pieces.
     Pieces.of(times, count) -> the pieces of equal length that cover these times: first_ns, length_ns, count.
     in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range, if ranges of this name
         allocated or freed memory in the piece, or began in it. Names of ranges that never allocated or freed memory are
-        left out:
+        left out. The columns are:
         rank, pid, device_id, piece, name (null outside of ranges), calls.
         SUMS (see memory_use.operators): in these ranges and all ranges inside them.
         self_SUMS: in the ranges themselves.

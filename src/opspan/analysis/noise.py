@@ -3,19 +3,21 @@
     usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time):
         .usual: the mean of the steps, without the shortest fifth and the longest fifth of them.
         .error: the standard error of `usual`.
-        .freedom: degrees of freedom of the error: from how many independent differences between steps it comes.
-    is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise. It uses the columns
-        error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows.
+        .freedom: the degrees of freedom of `error`: the number of steps in `usual`, minus 1; fewer if steps are alike.
+    is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise, and by more than
+        1 % of the larger of them. It also uses the columns error_before, error_after, freedom_before and freedom_after.
+        `count` is the number of compared rows.
 
 This is Yuen's version of Welch's test. The error shrinks as the number of steps grows. Two things are changed.
 
 First, steps that follow each other are alike, for example because a clock slows down. They tell less than the same
 number of independent steps. So the error is enlarged by the correlation of each step with the next. This correlation is
-corrected for its bias, and enlarged by half of its own standard error. A run counts as at least four independent
-steps, because a few steps say little about their correlation.
+corrected for its bias, and enlarged by half of its own standard error. A run of four steps or more counts as at least
+four independent steps, and in a shorter run all steps count as independent, because few steps say little about their
+correlation.
 
 Second, if many equal rows are compared, some differ by chance. So the limit is stricter for more rows: a false alarm in
-any of the rows is as likely as if only one row were compared.
+any of the rows is at most as likely as if only one row were compared.
 
 Yuen: The two-sample trimmed t for unequal population variances, Biometrika 61 (1974). Wallace: Bounds on normal
 approximations to Student's distribution, Annals of Mathematical Statistics 30 (1959).

@@ -1,8 +1,8 @@
 """Finds which work waited for work of other streams. Some files state it; otherwise it is guessed from calls for events
 and from times.
 
-    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): `work` waited for `before`, as
-        the file states.
+    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): `work` waited for `before`. Comes
+        from the waits for events that the tool recorded. If such a wait does not name its event, `before` is guessed.
     wait_call_edges(trace, work, threads) -> work, before: guessed for files that have calls such as cudaStreamWaitEvent
         but do not say which work these calls wait for. Most files are like this.
     timing_edges(work) -> work, before: guessed from times.
@@ -37,9 +37,10 @@ CLOSE = 20_000
 
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each wait of a stream for an event, two pieces of work. `work` is the first work after the wait,
-    `before` is the work that it waits for. If the file does not name the event, `before` is the last work of the
-    process to end before `work` began."""
+    """Returns pairs for recorded waits of streams for events. `work` is the first work that was launched on the waiting
+    stream after the wait; a wait without such work has no pair. `before` is the last work that was launched on the
+    event's stream before the event was recorded, or null. If the file does not name the event, `before` is guessed: it
+    is the last work of the process that ended before `work` began."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:

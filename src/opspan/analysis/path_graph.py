@@ -177,7 +177,8 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work of devices that took time, sorted by its start. `stream` is the number of its stream."""
+    """Returns the pieces of work on devices whose end is later than their start, in order of start. `stream` numbers
+    the distinct streams of all processes from 0."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))

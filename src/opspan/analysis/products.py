@@ -51,8 +51,8 @@ def weights_out(input_at: int = 0, weight: int = 1, type_: int | None = None) ->
 
 
 def columns(count: Callable[[Sizes, Values], int]) -> Formula:
-    """Returns the formula for inputs [..., K] times weights whose sizes do not show N, because they are packed. `count`
-    returns N, the number of columns of the output."""
+    """Returns the formula for inputs [..., K] times packed weights. The sizes of packed weights do not show N, the
+    number of columns of the output, so `count` returns N."""
     return lambda sizes, values: 2 * int(prod(sizes[0]) * count(sizes, values))
 
 

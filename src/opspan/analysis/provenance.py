@@ -309,8 +309,9 @@ def _is_fused(names: pl.Series, index: _Index) -> pl.Series:
 
 
 def _resolved(items: pl.DataFrame, ranges: pl.DataFrame, names: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Returns `row` and `call` (a row of `calls`) of each item for which a call was found. In `items`, `in` is the row
-    of the graph call around the item, or null."""
+    """Looks up items, which are ranges or kernels. `row` is the item's own row. `in` is the row of the range around it
+    that is the call of a compiled graph, or null. Returns `row` and `call` (its row in `calls`, or AMBIGUOUS) of each
+    item that was found."""
     if items.is_empty() or not index.rows:
         return pl.DataFrame(schema={"row": pl.Int64, "call": pl.Int64})
     is_alone = _col("in").is_null()

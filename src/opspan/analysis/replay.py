@@ -45,7 +45,8 @@ class Weights:
 class Replay:
     begun: pl.Series  # the start of each row of work
     end: pl.Series  # the end of each row of work
-    # for each join: how much later its thread is than the thread's clock says; the last value, 0, is for NONE
+    # for each join: how much later its thread goes on, because waits changed, than its clock in `Host` says; one more
+    # value, 0, is for the row number NONE (no join)
     shift: pl.Series
     ends: pl.Series  # the end of each process
     weights: Weights

@@ -1,5 +1,6 @@
-"""Computes the part of a `replay` of the graph of `path` that is the same for every change: the order of joins and
-work, and the measured delays.
+"""Prepares replays. A replay (replay.py) computes when the work of a path_graph.Graph would start and end after a
+change. The order of joins and work, and the measured delays, are the same for every change, so this module computes
+them once for several replays.
 
 order_of(processes, work, edges, joins) -> Order, from the frames of a path_graph.Graph.
 """
@@ -24,7 +25,9 @@ class Order:
     """Arrays that a replay needs. The arrays from `bound` to `other` have a value for each row of work. The arrays from
     `own_entry` on have a value for each join."""
 
-    bound: Ints  # the other work that the work waited for last (path_threads.bound_by)
+    # A row of `work`: of the work that this work waited for, the one that ended last. NONE if there is none, or if it
+    # ended before this work was launched (path_threads.bound_by).
+    bound: Ints
     delay_ns: Ints  # time from the end of `bound` to the start of the work; without `bound`, time from the launch
     begun_ns: Ints  # when the process of the work began
     entered: Ints  # the last join of the launching thread before the launch

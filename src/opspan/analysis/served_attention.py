@@ -7,8 +7,8 @@ vLLM keeps keys and values of all requests in a cache of pages. Its attention op
 takes everything else from the cache. So its inputs do not tell how many keys there are. The label of the step around
 the op does (`engine_labels`), if it is detailed. With q new tokens and k keys for each request:
 
-    flops = 2 heads (width of keys + width of values) * sum(q k)
-    masked_flops = 2 heads (width of keys + width of values) * sum(q q - q) / 2
+    flops = 2 * heads * (width of keys + width of values) * sum(q * k)
+    masked_flops = 2 * heads * (width of keys + width of values) * sum(q * q - q) / 2
 
 masked_flops counts what a causal mask hides: the new tokens are the last of the k tokens, so the first query does not
 see the q - 1 keys after it, and so on. Only decoders keep a cache like this, and they are causal. A layer may also have
@@ -74,7 +74,7 @@ def _cost(sizes: str, types: str | None, tokens: int, sqsq: int, sqsk: int) -> t
             return unknown
     except UNKNOWN:
         return unknown
-    # In a label of an engine, q q never exceeds q k, and q q - q is always even.
+    # In a label of an engine, q * q never exceeds q * k, and q * q - q is always even.
     if query[0] < tokens or sqsk < sqsq or sqsq < tokens or (sqsq - tokens) % 2:
         return unknown
     per_pair = 2 * query[1] * (query[2] + value[2])

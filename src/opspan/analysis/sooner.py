@@ -144,9 +144,9 @@ def _with_launches(graph: Graph) -> pl.DataFrame:
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns, for each row of work whose launch is unknown, the latest time at which it can have been launched. This
-    time is known only for work that began before all work of its stream whose launch is known. It is the time of the
-    first of these launches, or the start of the work itself if that is earlier. For other work it is null."""
+    """Returns, for each row of work, the latest time at which it can have been launched, or null. There is a time only
+    if the launch of the work is unknown, and the work began before all work with a known launch on the same stream. The
+    time is the earliest of these known launches or, if the work began before that, its start."""
     (streams,) = number_groups(_STREAM, trace.work.select(_STREAM))
     rows = work.select("start_ns", "launch_ns", stream=streams["of"].gather(work["row"]))
     times = {"first_ns": _col("launch_ns").min(), "begun_ns": _col("start_ns").min()}

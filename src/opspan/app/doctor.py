@@ -73,7 +73,7 @@ def checks() -> Iterator[Check]:
 
 
 def fix() -> None:
-    """Runs all repairs. If one fails, the remaining repairs still run."""
+    """Runs all repairs. If one raises an OpspanError, the others still run, and the error is raised afterwards."""
     failed: list[OpspanError] = []
     for step in (page.build_missing, _fix_observer):
         try:

@@ -75,7 +75,7 @@ class PageServer(ThreadingHTTPServer):
             return is_it
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores errors of a browser that closed the connection."""
+        """Ignores every OSError, because a browser may close the connection at any time."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 

@@ -195,7 +195,8 @@ class _CompileLog(logging.Handler):
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Holds the lock that logging holds while `emit` runs. logging creates a new lock in a forked process."""
+        """Holds this handler's lock, which logging also holds while it calls `emit`. In a forked process, logging gives
+        the handler a new lock."""
         self.acquire()
         try:
             yield

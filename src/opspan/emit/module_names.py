@@ -96,7 +96,8 @@ class Names:
     def _named_parts(self, module: Any, name: str) -> Iterator[tuple[str, Any]]:
         for part_name, part in list(dict.items(self._parts_of(module))):
             if issubclass(type(part), self._module):
-                # torch.compile wraps a module in one of its own, which gets no part of the name.
+                # torch.compile wraps a module in a module of torch's, which holds it as `_orig_mod`. The part
+                # `_orig_mod` is not added to the name, so both modules have the same name.
                 yield (name if part_name == "_orig_mod" else _bounded(f"{name}.{part_name}")), part
 
     def _parts_of(self, module: Any) -> dict[str, Any]:

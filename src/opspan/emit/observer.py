@@ -103,8 +103,8 @@ class Observer:
 
 
 def load() -> Observer:
-    """Returns the observer for this process' torch. Builds it if necessary. Raises ObserverError if there
-    is none, or EmitError if the library of the sinks is missing."""
+    """Returns the observer for this process' torch. Builds it if necessary. Raises ObserverError if it cannot be built
+    or loaded, and EmitError if the library of the sinks is missing."""
     global _loaded
     with _lock:
         if _loaded is None:

@@ -78,7 +78,8 @@ def every_step(_: int) -> ProfilerAction:
 
 
 def _actions() -> Any:
-    """Returns torch's enum if torch was imported, else opspan's, because scripts also compare actions by `is`."""
+    """Returns torch's enum if torch.profiler was imported, because scripts may compare actions with torch's by `is`.
+    Otherwise returns opspan's."""
     profiler = sys.modules.get("torch.profiler")
     return ProfilerAction if profiler is None else profiler.ProfilerAction
 

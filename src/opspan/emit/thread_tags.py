@@ -52,8 +52,8 @@ class _Thread:
 
 
 class ThreadTags:
-    """The labels of all threads. `base` is added to each thread that has labels. A forked process has no agent, and
-    sets no labels."""
+    """The labels of all threads. `base` has labels, such as the run's id, that a thread gets together with its first
+    own label. A forked process has no agent, and sets no labels."""
 
     def __init__(self, add: _SetTag, remove: _SetTag, base: Mapping[str, str]) -> None:
         self.base = dict(base)

@@ -1,5 +1,5 @@
-"""Finds the tools that listen inside of this process, or says why a tool does not listen. The code of NVTX and ITT
-attaches the tools."""
+"""Finds the tools that listen in this process, and says why a requested tool does not listen. A tool is attached by the
+code of NVTX or ITT."""
 
 from __future__ import annotations
 

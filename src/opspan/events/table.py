@@ -159,8 +159,8 @@ def filled(
         first.append(len(lines))
         lines.append([str(cell) for cell in cells_of(event, facts, options)])
         if facts.longest_stack_entry is not None:
-            # As in torch, the rest of the stack goes into the last column, even if that is not the column of stacks. An
-            # empty line follows the stack.
+            # As in torch, the other entries of the stack are in the last column, each in a line of its own, even if the
+            # title of this column is not that of stacks. An empty line follows the stack.
             empty = [""] * (len(kinds) - 1)
             stack = (event.stack or ())[1 : options.stack_limit]
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]

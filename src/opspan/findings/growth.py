@@ -55,7 +55,7 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
     steps = steps.with_columns(_col("is_odd").fill_null(value=False))
     steps = steps.with_columns(alike(steps["step"]))
     steps = steps.join(odd.select(_ALIKE).unique(), on=_ALIKE, how="semi", nulls_equal=True, maintain_order="left")
-    # Outliers that are not in `odd` are not usual steps, either, so they are left out.
+    # Outliers that are not in `odd` are left out: they are not compared, and they are not usual steps.
     outliers = run.step_times.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
     least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
@@ -73,9 +73,9 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns how much longer the work of each name took than in usual steps. Scales these times so that their sum is
-    the net increase of all threads, or of all devices. So work does not count if only its name changed, for example
-    because its kernels ran in a graph."""
+    """Returns how much longer the work of each name took in each odd step than in usual steps. In each step, the
+    increases on threads are scaled so that their sum is the net increase on all threads, and those on devices likewise.
+    So work does not count if only its name changed, for example because its kernels ran in a graph."""
     counts = steps.group_by(_ALIKE).agg(usual=(~_col("is_odd")).sum())
     what = [*_ALIKE, "what", "name"]
     done = done.join(steps.select(*_STEP, "alike"), on=_STEP, nulls_equal=True, maintain_order="left")

@@ -1,7 +1,7 @@
 """Presents a run to rules: the analyses of a trace, mostly limited to usual steps.
 
-An outlier is a step that took longer than the others. One rule reports outliers. Others do not count what only outliers
-have. Otherwise a single pause of the machine would be reported as idle time, launches, data loading and waits.
+An outlier is a step that took longer than the others. One rule reports outliers. The other rules mostly leave out what
+happened in outliers. Otherwise a pause of the machine would be reported as idle time, launches, data loading and waits.
 
 Time at stake is how much sooner the run would have ended without a problem. Processes run side by side, so only the
 process that lost most time counts (`longest`). A sum over the devices of a process is divided by their number.
@@ -73,8 +73,9 @@ class Run:
 
     @shared_property
     def step_times(self) -> pl.DataFrame:
-        """Returns each step until all its work was done (analysis/until_done.py). A step begins when the step before
-        was done, but not before its own begin. `alike` is equal for steps of a process with the same work."""
+        """Returns the steps with other times (analysis/until_done.py). `end_ns` is when all work that the step launched
+        was done. `start_ns` is when the step before was done, or the step's own start if that is later. `alike` is
+        equal for steps with the same work."""
         steps = self.analysis.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
         rows = within_part(rows, self.trace)
@@ -195,7 +196,7 @@ class Run:
 
     @shared_property
     def all_kernels(self) -> pl.DataFrame:
-        """Returns the work that steps launched, outliers included."""
+        """Returns the work that steps launched, outliers included, and all work of processes without steps."""
         is_same = self.usual_steps.height == self.steps.height
         return self.kernels if is_same else self.rows_in_usual_steps(self.busy, self._launched, odd=True)
 
@@ -253,8 +254,7 @@ class Run:
 
     @shared_property
     def has_loop_in_optimizer(self) -> bool:
-        """Returns whether the optimizer steps parameter by parameter: its ops are known, and each op takes only one
-        parameter."""
+        """Returns whether the optimizer's ops are known, and each of these ops takes only one parameter."""
         ops = self.ranges.filter(_col("phase") == "optimizer", _col("kind") == "op")["name"].unique().cast(pl.String)
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()

@@ -353,7 +353,7 @@ class Issues:
 
     path: str | None = None
     _found: dict[tuple[str, str], Issue] = field(default_factory=dict)
-    _details: Counter[str] = field(default_factory=Counter)  # the number of distinct details of each code
+    _details: Counter[str] = field(default_factory=Counter)  # code -> how often `add` got a detail not in `_found`
 
     def __post_init__(self) -> None:
         self.path = None if self.path is None else as_utf8(self.path)

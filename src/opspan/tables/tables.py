@@ -168,7 +168,8 @@ class Tables:
         return min((start for start in starts if isinstance(start, int)), default=None)
 
     def duration_ns(self) -> int | None:
-        """Returns the time from the program's first event to its last end. The time between cycles does not count."""
+        """Returns the time from the start of the program's first event to the latest end of its events. With several
+        cycles (files written one after another), returns the sum of these times over the cycles."""
         frames = [self.ranges, self.calls, own(self.work)]
         if not any(COLUMN in frame.columns for frame in frames):
             return _duration_ns(frames)

@@ -188,8 +188,8 @@ def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch:
     """Returns whether each row of work was launched by one of these calls. For work that names a range
     instead of a call, returns whether that range is in `ranges` and began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
-    # If several calls have the work's correlation id, the work was launched by the last of them that began before it,
-    # or by the first one if none did.
+    # Several calls may have the work's correlation id. Then the launch is the last of these calls that began before the
+    # work or, if all of them began later, the first one.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
     of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")
     pairs = maybe.join(of_calls, on=_CALL, nulls_equal=True)

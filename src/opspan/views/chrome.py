@@ -201,8 +201,8 @@ def _json(text: pl.Expr) -> pl.Expr:
 
 
 def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
-    """Yields ranges as spans, and marks as events without a duration. An async range becomes a begin event and an end
-    event with the same id; viewers draw such a pair on a separate line."""
+    """Yields the events of ranges. A mark becomes an event without a duration. An async range becomes a begin event and
+    an end event with the same id; viewers draw such a pair on a separate line. Every other range becomes a span."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
     name, category = _name(ranges), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")

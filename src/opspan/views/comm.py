@@ -57,7 +57,8 @@ def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the single collectives, not sums: how long a rank waited is known only when all ranks have been read."""
+    """Returns a row for each collective, because how long a rank waited is known only when all ranks have been read. If
+    grouped by rank, the part `load` also has the summed times of each device."""
     collectives, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
         collectives = collectives.with_columns(

@@ -97,7 +97,8 @@ def text(column: str) -> pl.Expr:
 
 
 def args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """Returns an arg for each column that has any value. Further args mark events without an end or without a name."""
+    """Returns args by their keys. `names` maps columns to keys. Columns without a value in any row are left out, unless
+    there are no rows. Further args mark events without an end or without a name."""
     columns = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
     exprs = {key: _col(column) for column, key in columns.items()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():

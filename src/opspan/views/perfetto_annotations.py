@@ -1,7 +1,8 @@
 """The numbered texts of a Perfetto trace, and the args of events ("debug annotations").
 
-Each batch defines its repeated texts once, in separate packets. The number of a text is its physical value in a
-categorical column of polars, plus 1. The keys of args are numbered from 1 in each batch.
+perfetto.py writes events in batches. Each batch begins with packets that define the texts to which its events refer by
+number. A text's number is the integer by which polars stores it in a Categorical column, plus 1, because 0 means no
+text. The keys of args are instead numbered from 1 in each batch.
 """
 
 from __future__ import annotations

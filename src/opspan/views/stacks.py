@@ -39,7 +39,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def no_time(trace: Tables) -> str:
-    """Returns the message for a file without a stack."""
+    """Returns the message for an output whose stacks have no time."""
     other = "; a .device.stacks has its kernels" if "work" in parts(trace) else ""
     way = other or ("; a .sqlite or .parquet has all of that" if parts(trace) else "")
     labels = "`opspan run --emit nvtx -o capture -- python train.py` captures the ops of a program"

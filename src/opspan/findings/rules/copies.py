@@ -15,7 +15,9 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
-_MOSTLY = 0.5  # for each size, at least this share of the copies to the device must bring data back
+# A size counts only if at least this share of its copies to the device seem to return data that was copied to the host
+# before.
+_MOSTLY = 0.5
 _LEAST = 4096  # bytes; smaller copies are single values and shapes, which often have the same size by chance
 
 

@@ -24,7 +24,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     most_devices = int(run.devices_used["devices"].max() or 0)  # type: ignore[arg-type]  # a number
     # Devices may copy one after another, so the sum over the devices of a process counts, not their mean.
     if not run.matters(run.per_process(rows, "ns") * most_devices, threshold):
-        return  # in most runs copies take too little time
+        return  # in most runs, copies take too little time to report
     # A program without these copies would also lack equal copies in outliers and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     change = leave_out(run, work=alike["work"])

@@ -84,7 +84,8 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(_col("op").cast(pl.String).str.contains(_OF_LIBRARY))
     (rows,) = number_groups((*DEVICE, "range"), rows)
     rows = rows.filter((pl.len() >= _SEVERAL).over("of"))
-    # Merging saves at most the time between the launches and between the kernels.
+    # Merging the kernels of an op saves at most the time from the op's first launch to the end of its last kernel,
+    # minus the time that the kernels take.
     spans = rows.group_by(*DEVICE, "of").agg(ns=_col("end_ns").max() - _col("launched_ns").min() - _col("ns").sum())
     if not run.matters(run.per_process(spans, "ns"), threshold):
         return

@@ -65,7 +65,8 @@ def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
 def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
     coverage = run.analysis.coverage
     share = coverage.work_in_range
-    # In a trace without ranges, graphs are unlabelled, too.
+    # Graphs whose kernels or ops are unknown have rules of their own. But in a trace without ranges, the work of graphs
+    # counts here as unlabelled, too.
     graphs = [coverage.work_in_whole_graphs, coverage.work_in_unknown_replays] if run.ranges.height else []
     known = share.fraction + sum(one.fraction for one in graphs if one.of)
     if share.of and known < threshold:

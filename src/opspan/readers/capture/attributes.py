@@ -1,5 +1,5 @@
-"""Reads attributes of ranges: ITT metadata, and fields of ranges that the user made. Attributes that opspan wrote
-become columns. All other attributes become JSON."""
+"""Reads attributes of ranges or threads: ITT metadata, and fields of ranges that the user made. Attributes that opspan
+wrote for ranges become columns. All other attributes become JSON."""
 
 from __future__ import annotations
 

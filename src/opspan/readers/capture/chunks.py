@@ -282,8 +282,8 @@ def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
 
 
 def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> tuple[Ranges, Units, int]:
-    """Returns the ranges, all other units, and the number of ranges that were left out because they are outside of the
-    stretch."""
+    """Returns the ranges, all other units, and the number of ranges that were left out because they are outside of
+    `stretch`. `stretch` is the time span to read, if given."""
     pieces: list[Piece] = []
     others: list[Units] = []
     left_out = 0

@@ -85,7 +85,8 @@ def _payloads(blobs: Units) -> pl.DataFrame:
     (row of the first BLOB unit), units (number of BLOB units) and size (bytes)."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
-    # Keys count 32-byte half units, so the keys of two adjacent whole units differ by at most 2.
+    # The keys of two adjacent BLOB units differ by 2 if their chunk numbers half units (32 bytes), and by 1 if it
+    # numbers whole units.
     goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) <= 2)
     begins[1:] = ~(goes_on & (owners[1:] == owners[:-1]) & (schemas[1:] == schemas[:-1]))
     first = np.flatnonzero(begins)

@@ -54,8 +54,8 @@ def read(profile: Profile) -> pl.DataFrame:
 
 
 def _with_nth(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the column `nth`: how many earlier rows have the same id. This is 0 unless the file is damaged or the ids
-    started again."""
+    """Adds the column `nth`: how many earlier rows have the same process and id. `rows` has either only begins and
+    marks, or only ends. So this is 0 unless the file is damaged or the ids started again."""
     if not rows.select(pl.struct("pid", "id").is_duplicated().any()).item():
         return rows.with_columns(nth=pl.lit(0, dtype=pl.Int64))
     return rows.with_columns(nth=pl.int_range(pl.len(), dtype=pl.Int64).over("pid", "id"))

@@ -1,5 +1,5 @@
-"""Reads the table counters: the program's counters, the number of busy processors, and pauses of the collection.
-Rows of two of the tables that are read:
+"""Reads several tables of VTune into the table `counters`: the program's counters, the number of busy processors, and
+pauses of the collection. Rows of two of VTune's tables:
 
 cpu_usage_data: start_tsc, end_tsc, attr 3       dd_cpu_usage 3: value 3.0
 dd_paused_range: start_tsc, end_tsc

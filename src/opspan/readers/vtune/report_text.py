@@ -185,7 +185,7 @@ class _Parser:
                 if columns.cells(line) is not None:
                     return place
                 continue
-            # After an empty line, a figure or the title of the next table is more likely than a row.
+            # After an empty line, a line that looks like a figure or like a table's title is not taken for a row.
             is_other = seen_gap and (FACT.fullmatch(line.strip()) or self._is_table(place + 1))
             if columns.is_row(line, self._widths[place]) and not is_other:
                 return place

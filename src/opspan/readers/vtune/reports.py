@@ -114,7 +114,8 @@ def _text(path: Path, most: int) -> str:
 
 
 def _lines(text: str) -> tuple[list[str], bool]:
-    """Returns the lines without messages of the tool, and whether VTune itself wrote any of these messages."""
+    """Returns the lines that are not messages of VTune, and whether any message shows that VTune wrote the file (a line
+    with a copyright or a result path does not show it)."""
     lines = LINE_END.split(PROGRESS.sub("", LINE_END.sub("\n", text)))
     is_tools = any(TOOL.match(line) for line in lines) or PROGRESS.search(text) is not None
     return [line for line in lines if not TOOL_LINE.match(line)], is_tools

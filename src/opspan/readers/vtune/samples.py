@@ -92,8 +92,8 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
             break
         levels.append(at.with_columns(depth=pl.lit(depth, dtype=pl.Int32)))
         at = at.join(parents, on="at", how="left").select(ROWID, pl.col("up").alias("at"))
-    # A callsite gets no stack if its parents form a cycle or are more than DEEPEST, or if MOST_FRAMES is reached
-    # before its stack is complete.
+    # A callsite gets no stack if it has DEEPEST or more ancestors (a cycle has no end), or if all callsites together
+    # have more than MOST_FRAMES frames before its stack is complete.
     endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
     database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
     if not levels:

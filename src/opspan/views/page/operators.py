@@ -140,8 +140,8 @@ def _titles(trace: Tables) -> dict[str, str]:
 
 
 def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the times of the backward of each op, which torch's table lacks. If each rank has rows of its own,
-    nothing is added."""
+    """Adds the times of the backward of each op, which torch's table lacks. Leaves a table unchanged if it is not by
+    op, or if each rank has rows of its own in it."""
     if by not in _OF_OPS or "rank" in rows.columns:
         return rows
     sums = averages(analysis.attributed.ranges, analysis.attributed.work, by)

@@ -28,7 +28,7 @@ _COLUMNS = (
 
 def places(analysis: Analysis) -> pl.DataFrame:
     """Returns a row for each device of a process, and for each process without a device. The columns are rank, pid,
-    device_id, place and at. `place` is a name for people, with only the words that are needed to tell the rows
+    device_id, place and at. `place` is a readable name, with only the words that are needed to tell the rows
     apart. `at` is the number of the row, from 0."""
     process = analysis.whole_breakdown.select(PROCESS).join(
         analysis.whole_devices, on=PROCESS, how="anti", nulls_equal=True
