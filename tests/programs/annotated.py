@@ -62,8 +62,8 @@ TORCHS = {
     "shared within itself": "with torchs_shared: x = x * 2",
     "decorated inside, without a name": "x = x * 2 if not isinstance(lambda v: v, str) else x",
 }
-# In compiled code record() is ignored, as torch's profile() is; but not by the Dynamo of 2.4. Nor can that Dynamo make an
-# object of a class with a `__new__`, such as record_function.
+# In compiled code record() is ignored, as torch's profile() is; but not by the Dynamo of 2.4. That Dynamo cannot make
+# an object of a class with a `__new__`, such as record_function.
 FROM_2_5 = ("record", "record, all of it", "record_function", "autograd_profiler")
 PLAIN = {
     "in a loop": "for i in range(3): x = x * 2",

@@ -21,7 +21,7 @@ from opspan.errors import ObserverError
 
 ABI: Final = 9
 
-# What a sink gets about inputs: nothing; sizes; sizes, and addresses of tensors; all that torch.profiler records.
+# what a sink gets of inputs: nothing; sizes; sizes and addresses of tensors; all that torch.profiler records
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
 
 _loaded: Observer | None = None
