@@ -180,6 +180,10 @@ print(1)
     "acc_events" not in inspect.signature(torch.profiler.profile.__init__).parameters,
     reason="this torch adds up the events of all cycles, which newer ones do only for acc_events=True",
 )
+@pytest.mark.skipif(
+    "next_step" not in inspect.getsource(torch.profiler.profile.step),
+    reason="this torch is at the next step although the schedule raised",
+)
 def test_calls_in_an_odd_order_end_as_with_torchs() -> None:
     ours, theirs = told("""
 warnings.simplefilter("ignore")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -31,19 +31,30 @@ compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
 
 
 def skip_functions_of(*modules: ModuleType) -> None:
-    """Keeps older releases of torch.compile from compiling the functions of these modules. torch 2.4 compiles every
-    function that gets a module or a tensor, and a strict export allows only one compiled function. Newer releases have
-    no `skip_code`, and need none."""
-    import torch
-
-    skip_code = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
-    if skip_code is None:
+    """Keeps torch.compile from compiling the functions of these modules separately. Older ones, such as 2.4 and 2.9,
+    do so with every function that gets a module or a tensor, and a strict export allows only one compiled function."""
+    skip = _skip_code()
+    if skip is None:
         return
     for module in modules:
         for value in vars(module).values():
             for function in vars(value).values() if isinstance(value, type) else (value,):
                 if isinstance(function, FunctionType) and function.__module__ == module.__name__:
-                    skip_code(function.__code__)
+                    skip(function.__code__)
+
+
+def _skip_code() -> Callable[[CodeType], object] | None:
+    """Returns torch's function that excludes code from compilation; None if this torch has none that is known."""
+    import torch
+
+    frames = torch._C._dynamo.eval_frame
+    if (skip := getattr(frames, "skip_code", None)) is not None:  # torch 2.4
+        return cast("Callable[[CodeType], object]", skip)
+    try:
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        return lambda code: frames.set_code_exec_strategy(code, strategy)
+    except (AttributeError, TypeError):
+        return None
 
 
 def torchs_range(name: Any, args: str | None = None) -> Any:

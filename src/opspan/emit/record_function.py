@@ -22,6 +22,8 @@ from opspan.emit.compiled import compiling, torchs_range
 from opspan.emit.ranges import Ref
 
 _WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides make the end of a range slow
+# Older releases of torch.compile ignore ranges, and cannot compile a `__new__` that returns one of torch's.
+_IGNORES_RANGES: Final = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
 _NOT_COPIED: Final = ("_ref", "run_callbacks_on_exit")
 _enter: Any = torch.ops.profiler._record_function_enter_new.default
 _exit: Any = torch.ops.profiler._record_function_exit._RecordFunction
@@ -41,6 +43,18 @@ class _TorchScriptName:
             globals_of = _jit_internal.createResolutionCallbackForClassMethods(_torchs)
             _recursive._compile_and_register_class(_torchs, globals_of, name)
         return str(name)
+
+
+class _NoRange:
+    """Stands for a range in compiled code, where torch ignores ranges."""
+
+    def __enter__(self) -> _NoRange:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __call__(self, function: Any) -> Any:
+        return function
 
 
 class _Signature:
@@ -70,7 +84,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             if compiling() and cls is record_function:
-                return torchs_range(*args, **kwargs)
+                return _NoRange() if _IGNORES_RANGES else torchs_range(*args, **kwargs)
             return object.__new__(cls)
 
     def __init__(self, name: str, args: str | None = None) -> None:
