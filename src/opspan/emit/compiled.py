@@ -30,9 +30,16 @@ def _return_true() -> bool:
 compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
 
 
+def has_old_compiler() -> bool:
+    """Returns whether torch is older than 2.12."""
+    import torch
+
+    return tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
+
+
 def skip_functions_of(*modules: ModuleType) -> None:
-    """Keeps torch.compile from compiling the functions of these modules separately. Older ones, such as 2.4 and 2.9,
-    do so with every function that gets a module or a tensor, and a strict export allows only one compiled function."""
+    """Keeps older releases of torch.compile from compiling the functions of these modules separately. They do so with
+    every function that gets a module or a tensor, and a strict export allows only one compiled function."""
     skip = _skip_code()
     if skip is None:
         return
@@ -44,17 +51,18 @@ def skip_functions_of(*modules: ModuleType) -> None:
 
 
 def _skip_code() -> Callable[[CodeType], object] | None:
-    """Returns torch's function that excludes code from compilation; None if this torch has none that is known."""
+    """Returns torch's function that excludes code from compilation. None: none is known, or needed."""
     import torch
 
     frames = torch._C._dynamo.eval_frame
+    if not has_old_compiler():
+        return None
     if (skip := getattr(frames, "skip_code", None)) is not None:  # torch 2.4
         return cast("Callable[[CodeType], object]", skip)
-    try:
-        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-        return lambda code: frames.set_code_exec_strategy(code, strategy)
-    except (AttributeError, TypeError):
+    if not hasattr(frames, "_FrameExecStrategy"):
         return None
+    strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    return lambda code: frames.set_code_exec_strategy(code, strategy)
 
 
 def torchs_range(name: Any, args: str | None = None) -> Any:

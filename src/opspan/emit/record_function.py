@@ -18,12 +18,12 @@ except ImportError as error:
 
 from opspan.emit import ranges, torch_listeners
 from opspan.emit.annotate import Annotation
-from opspan.emit.compiled import compiling, torchs_range
+from opspan.emit.compiled import compiling, has_old_compiler, torchs_range
 from opspan.emit.ranges import Ref
 
 _WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides make the end of a range slow
 # Older releases of torch.compile ignore ranges, and cannot compile a `__new__` that returns one of torch's.
-_IGNORES_RANGES: Final = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
+_IGNORES_RANGES: Final = has_old_compiler()
 _NOT_COPIED: Final = ("_ref", "run_callbacks_on_exit")
 _enter: Any = torch.ops.profiler._record_function_enter_new.default
 _exit: Any = torch.ops.profiler._record_function_exit._RecordFunction
