@@ -308,7 +308,8 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     from opspan.tables import Issues
     from opspan.tables.ranks import rank_in_name
 
-    files = graph_captures(path, trace.metadata.told.rank, paths)
+    is_several = len(trace.ranks) > 1
+    files = graph_captures(path, None if is_several else trace.metadata.told.rank, paths)
     if not has_replays or not (files or has_captures(trace.calls)):
         return trace
     replays = Replays.of(trace)
@@ -317,7 +318,7 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
     recordings, issues = [], Issues(trace.metadata.paths[0])
     for file in files:
         try:
-            rank = rank_in_name(file.path.name) if len(trace.ranks) > 1 else None
+            rank = rank_in_name(file.path.name) if is_several else None
             recordings.append(Capture(read_file(file.path), file.batch_size, rank))
         except ReadError as error:
             if paths:
