@@ -24,8 +24,8 @@ NAMES = [part[4:].partition("(")[0] for part in PROGRAMS.read_text().split("\n@p
 # torch has nothing of a list of optional tensors.
 OPTIONAL_TENSORS = ("aten::index", "aten::index_put_", "aten::_index_put_impl_")
 
-# Before torch 2.13 torch compares times as floats of microseconds, which are wrong by up to 190 ns. So memory may count
-# for the op before or after its own.
+# Older releases, such as 2.9, compare times as floats of microseconds, which are wrong by up to 190 ns. So memory may
+# count for the op before or after its own.
 ROUNDS_TIMES = "start_us" in inspect.signature(MemRecordsAcc.in_interval).parameters
 MEMORY = ("cpu_memory_usage", "self_cpu_memory_usage")
 

@@ -176,16 +176,17 @@ print(1)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "acc_events" not in inspect.signature(torch.profiler.profile.__init__).parameters,
-    reason="this torch adds up the events of all cycles, which newer ones do only for acc_events=True",
-)
-@pytest.mark.skipif(
-    "next_step" not in inspect.getsource(torch.profiler.profile.step),
-    reason="this torch is at the next step although the schedule raised",
-)
 def test_calls_in_an_odd_order_end_as_with_torchs() -> None:
-    ours, theirs = told("""
+    # Without acc_events, torch adds up the events of all cycles. Newer releases do so only if they are asked to.
+    names = ["started_twice"]
+    if "acc_events" in inspect.signature(torch.profiler.profile.__init__).parameters:
+        names += ["entered_twice", "callback_that_raises"]
+    # Older releases are at the next step although the schedule raised.
+    if "next_step" in inspect.getsource(torch.profiler.profile.step):
+        names += ["schedule_that_raises"]
+    ours, theirs = told(
+        f"names = {names}"
+        + """
 warnings.simplefilter("ignore")
 def counts(prof):
     return sorted([row.key, row.count] for row in prof.key_averages() if row.key in ("aten::ones", "aten::zeros"))
@@ -232,12 +233,14 @@ def schedule_that_raises(module):
         errors.append(raised(prof.step))
     prof.stop()
     return [errors, prof.step_num, counts(prof)]
-trials = (started_twice, entered_twice, callback_that_raises, schedule_that_raises)
-print(json.dumps([[trial(module) for trial in trials] for module in (profiler, torch.profiler)]))
-""")
+trials = {name: globals()[name] for name in names}
+print(json.dumps([{name: trial(module) for name, trial in trials.items()} for module in (profiler, torch.profiler)]))
+"""
+    )
     assert ours == theirs
-    assert theirs[0] == [[["aten::zeros", 1]]]
-    assert theirs[2][0].count(None) == 5
+    assert theirs["started_twice"] == [[["aten::zeros", 1]]]
+    if "callback_that_raises" in theirs:
+        assert theirs["callback_that_raises"][0].count(None) == 5
 
 
 def test_stopped_twice_it_keeps_what_it_has() -> None:
