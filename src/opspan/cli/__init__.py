@@ -66,7 +66,7 @@ class _Verbs(click.Group):
                 formatter.write_dl(rows)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
-        """Runs a verb. Exits with 0, with 1 if a comparison found the second run slower, or with 2 after an error."""
+        """Runs a verb, and ends the process with the exit code of the verb, or with 2 after an error."""
         if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks how a word can be completed
             return super().main(args, prog_name="opspan")
         thresholds = gc.get_threshold()
@@ -74,7 +74,8 @@ class _Verbs(click.Group):
         try:
             result = self._run(args)
             if args is None and not callable(result):
-                gc.freeze()  # so that Python, which exits next, does not search all imported objects for garbage
+                # Python exits next. Without this call it would search all imported objects for garbage.
+                gc.freeze()
         finally:
             gc.set_threshold(*thresholds)
         # `exec` runs the script here and not inside of click, because click would handle the script's
@@ -131,8 +132,8 @@ def _show_traceback(error: BaseException) -> None:
 
 
 def _with_help(command: click.Command) -> click.Command:
-    """Gives the command opspan's option --help, because click's own --help prints a traceback if the output cannot be
-    written. Returns the command."""
+    """Adds opspan's option --help to the command, because click's own --help prints a traceback if the output cannot
+    be written. Returns the command."""
     if command.add_help_option:
         command.add_help_option = False
         command.params.append(

@@ -53,7 +53,7 @@ class Verb:
         return [files]
 
     def needs_all(self, more: Mapping[str, Any]) -> str | None:
-        """Returns the given option for which the verb needs the complete trace at once, or None."""
+        """Returns the name of a given option that needs the complete trace at once, or None."""
         return None
 
     def step_to_read(self, step: str | None) -> str | None:

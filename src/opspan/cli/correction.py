@@ -14,8 +14,8 @@ from opspan.printable import path_text, shell_word
 
 
 def correct(words: Sequence[str], verbs: Sequence[str], summary: click.Command | None) -> list[str]:
-    """Puts the verb `summary` in front of the words if the first word is a file, or looks like one, and `summary` knows
-    all options. Otherwise raises a UsageError that suggests a command."""
+    """Puts the verb `summary` in front of the words. Raises a UsageError if the first word neither is nor looks like a
+    trace, or if `summary` does not know all options."""
     import difflib
 
     word, rest = words[0], _pasted(words[1:])

@@ -1,5 +1,5 @@
-"""Implements `opspan flops`, which shows how many operations and bytes ops need, and how near these are to the device's
-limits."""
+"""Implements `opspan flops`, which shows how many operations and bytes ops need, and how near the rates of ops are to
+the device's limits."""
 
 from __future__ import annotations
 

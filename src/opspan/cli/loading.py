@@ -95,7 +95,7 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # Imports rich only when the bar appears, because reading most traces ends sooner.
+        # `_show` imports rich. Most traces are read before the bar appears, and then rich is not imported.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
@@ -205,8 +205,8 @@ class PartToRead:
 
 
 def how_to_read(function: F) -> F:
-    """Adds the options that choose the part of the trace to read, and the files beside it. The function gets them as
-    `reading`."""
+    """Adds the options that choose the part of the trace to read, and further files. The function gets the values of
+    these options as `reading`."""
 
     @wraps(function)
     def run(

@@ -1,4 +1,4 @@
-"""Implements `opspan path`, which shows the critical path of a run, and how long its steps would take if some ops were
+"""Implements `opspan path`, which shows the critical path of a run, and how long the steps would take if some ops were
 faster."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Prints for all verbs, and defines the options that say how much of an answer to print, and in which format.
+"""Prints the output of all verbs, and defines the options that say how much of an answer to print, and in which format.
 
-Escapes characters, because names of ranges, tables and files may have any character. Raises a WriteError if writing to
-standard output fails, as for any file. If writing to standard error fails, raises nothing, because the error could not
-be shown anyway.
+Escapes control characters, because names of ranges, tables and files may have any character. Raises a WriteError if
+writing to standard output fails, as for any file. If writing to standard error fails, raises nothing, because the
+error could not be shown anyway.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Implements `opspan table`, which prints the table of torch.profiler for any trace. Also prints reports of VTune,
-which are sums by name instead of traces."""
+"""Implements `opspan table`, which prints the table of torch.profiler for any trace. Also prints VTune's reports,
+although these have only sums by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Example:
   opspan table rank0.sqlite rank1.sqlite --by kernel --format json
 """
 
-# These options choose a part of a trace. They are errors for a VTune report, which is printed in full.
+# Options that only traces have. They are errors for a VTune report, which is printed in full.
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
 # Addresses with these suffixes are fetched to find out whether they are reports; other addresses are not.

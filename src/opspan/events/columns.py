@@ -1,8 +1,7 @@
 """Makes two frames of the events of a trace, one for the CPU and one for the devices.
 
-The frames are made from the trace's tables and the columns that `analysis` adds. column_events.py computes the rest.
-`cpu` has the rows of `trace.ranges` in the same order, so row numbers are valid for both. Rows of marks (points in
-time) are not events.
+The frames are made from the trace's tables and the columns that `analysis` adds. `cpu` has the rows of `trace.ranges` in
+the same order, so row numbers are valid for both. Rows of marks (points in time) are not events.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ CPU: Schema = {
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
     "self_ns": pl.Int64,  # duration without the direct children; 0 for async ranges
-    "self_device_ns": pl.Int64,  # time of the work that this range launched outside of inner ranges; 0 if async
+    "self_device_ns": pl.Int64,  # time of the work that the range itself launched, and not an inner range; 0 if async
     "device_ns": pl.Int64,  # time of the work that this range and all ranges inside it launched
     "seq": pl.Int64,
-    "forward_tid": pl.Int64,  # taken from the label; if null, it is the thread of the forward op in row `forward`
-    "forward": ROW_NUMBER,
+    "forward_tid": pl.Int64,  # thread of the forward op; null if the label does not name it (then see `forward`)
+    "forward": ROW_NUMBER,  # row of the forward op; null if unknown
     "op_id": pl.Int64,
     "sizes": NAME,
     "input_types": NAME,

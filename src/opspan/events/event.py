@@ -281,7 +281,8 @@ def _kernel_time(event: FunctionEvent) -> float:
     while waiting:
         one = waiting.pop()
         events.append(one)
-        # A legacy event has one artificial kernel, whose time includes the children. An async child has no device time.
+        # A legacy event has one artificial kernel. Its time includes the event's children. An async child has no device
+        # time.
         if not one.is_legacy:
             waiting += [child for child in one.cpu_children if not child.is_async and child.use_device]
     times: dict[int, float] = {}

@@ -52,7 +52,8 @@ class EventFrames:
         self.has_memory = source.has_memory
         self.has_flops = source.has_flops
         self.source = source
-        # True if there are several ranks. Each rank's events are then summed separately, as torch does for nodes.
+        # True if an event has a rank other than 0. Each rank's events are then summed separately, as torch does for
+        # nodes.
         self.has_ranks = any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
 
     @cached_frame
@@ -73,7 +74,7 @@ class EventFrames:
 
     @cached_frame
     def _device(self) -> pl.DataFrame:
-        """Returns the devices' events in the list's order. Columns to be summed have the same names in `_cpu`."""
+        """Returns the devices' events in the list's order. Columns that are summed have the same names as in `_cpu`."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(
@@ -212,8 +213,8 @@ def groups_of(
     has_ranks: bool,
 ) -> list[EventGroup]:
     """Returns a group for each average. The groups are in the order of their first events. The rows of each frame must
-    be in the list's order. The CPU's frames may have a column `stack` with the number of each event's stack. If
-    `has_ranks` is false, all rows are of rank 0."""
+    be in the list's order. The CPU's frames may have a column `stack` with a number that identifies each event's
+    stack. If `has_ranks` is false, all rows are of rank 0."""
     groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
@@ -232,8 +233,8 @@ def groups_of(
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Sums the rows for each combination of the keys and, if there is one, the column `stack`. A row of the result also
-    has the times and the number of the first event in its group."""
+    """Sums the rows for each combination of the keys. The column `stack` is a key, too, if the frame has it. A row of
+    the result also has the times and the number of the first event in its group."""
     keys = [*keys, "stack"] if "stack" in frame.columns else keys
     # The streaming engine takes a third of the default engine's time. It loses the order, so the position is added.
     sums = [*sum_expressions(_SUMS, frame.columns), pl.col("position").min()]

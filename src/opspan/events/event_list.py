@@ -298,10 +298,10 @@ class EventList(MutableSequence[Event]):
         return list(export.STACK_METRICS)
 
     def export_stacks(self, path: str | Path, metric: str) -> None:
-        """Writes lines of a stack and the time spent in it, in the format that flame graph tools read.
+        """Writes lines, each with a stack and the time spent in it, in the format that flame graph tools read.
 
         If the events of a trace have no stacks, an event's stack is the event and the events that contain it. In a list
-        from load_kineto these include Python functions. Warns if the file is empty.
+        from load_kineto, Python functions are events, too. Warns if the file is empty.
         """
         columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:

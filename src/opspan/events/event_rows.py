@@ -23,7 +23,7 @@ _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 
 
 class Rest(Protocol):
-    """The part of ColumnEvents that blocks and events use, for values that are not in their rows."""
+    """The attributes and methods of ColumnEvents that EventRows and ColumnEvent use."""
 
     has_ranks: bool
     changed: bool  # True once a program has set an attribute of an event; the columns are then out of date

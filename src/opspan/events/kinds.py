@@ -36,7 +36,7 @@ class DeviceType(enum.Enum):
 
     @classmethod
     def of(cls, device: Any) -> DeviceType:
-        """Returns the member that equals a member of torch's DeviceType, or that has this number."""
+        """Takes a member of torch's DeviceType, or a number. Returns the member of this class with the same number."""
         return cls(int(device))
 
     def __int__(self) -> int:

@@ -59,8 +59,8 @@ def numbered_engine(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Gives each range with a text argument of record_function (`args`) one input that has no sizes and no type. As in
-    torch, does so only if sizes were recorded."""
+    """Adds an input without sizes and without a type to each range that has a text argument of record_function
+    (`args`). As in torch, does so only if sizes were recorded."""
     has_args = _col("args").is_not_null() & _col("sizes").is_null()
     if not ranges["args"].count() or not ranges["sizes"].count():
         return ranges

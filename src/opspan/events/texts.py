@@ -1,9 +1,9 @@
 """Writes names, shapes, times, shares and sizes of memory as torch shows them. Defines Microseconds, the type of times.
 
-torch computes microseconds as the float nanoseconds / 1000. Sums of such floats have rounding errors that depend on the
-order, and sometimes change the last digit in a table. A trace has whole nanoseconds. So a time from a trace is a float
-that also stores its nanoseconds. Adding and subtracting such times is exact in any order, in our classes and in
-torch's.
+torch stores a time as a float: nanoseconds divided by 1000. Sums of such floats have rounding errors, which depend on
+the order of adding, and sometimes change the last digit in a table. A trace has whole nanoseconds. So a time
+from a trace is a float that also stores its nanoseconds. Adding and subtracting such times is exact in any order, in
+our classes and in torch's.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _ns(time: object) -> int | None:
 
 
 def format_time(time_us: float) -> str:
-    """Formats a time in the largest unit in which it is at least 1, for example 1.500ms."""
+    """Formats a time in s, ms or us: the largest of these in which the time is at least 1, else us."""
     if time_us >= SECOND_US:
         return f"{time_us / SECOND_US:.3f}s"
     if time_us >= MILLISECOND_US:

@@ -1,4 +1,4 @@
-"""Finds the problems of a run, how much time each problem costs, and its remedy.
+"""Finds the problems of a run, and for each problem the time that it costs and the remedy.
 
     findings(analysis) -> the findings of a run, sorted by the time at stake, the longest first. Findings without a
         time come last

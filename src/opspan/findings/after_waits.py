@@ -1,12 +1,12 @@
 """Finds how much of the devices' idle time comes from earlier waits of the host: after a wait, the host launches late.
 
-    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time) in which `cause` replaces the `causes`, for
-        up to `amount` nanoseconds in each group of the columns `by`
+    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time) in which `cause` replaces the `causes`, in
+        each group of the columns `by` for at most the nanoseconds in the column `amount`
     after_waits(pieces, waits, steps, causes) -> pieces in which the cause `wait` replaces the `causes`, for the time
         that waits explain
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
-in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. A gap is not
+in time. So a wait explains as much of the idle time after it as the wait was long, the earliest first. A gap is not
 explained if the work after it was launched before the wait ended. In a process with steps, the waits of a step add up,
 and count until the first wait of the next step. If they counted longer, one long wait would explain idle time in all
 later steps. In a process without steps, a wait counts until the next wait.
@@ -22,7 +22,7 @@ _col = pl.col
 
 
 def assign(pieces: pl.DataFrame, amount: str, by: tuple[str, ...], causes: tuple[str, ...], cause: str) -> pl.DataFrame:
-    """Gives `cause` to at most `amount` nanoseconds of each group. Begins with the earliest pieces."""
+    """Gives `cause` to the earliest pieces of each group, up to the nanoseconds in the column `amount`."""
     may_be = _col("cause").is_in(causes) & (_col(amount) > 0)
     some = pieces.filter(may_be).sort(*by, "at_ns", "gap", maintain_order=True)
     if not some.height:

@@ -13,7 +13,7 @@ from opspan.analysis.sooner import with_guessed_launches
 from opspan.analysis.spans import DEVICE, length, look_up, sum_by
 
 _col = pl.col
-_HARDLY = 0.1  # share of a device's busy time: if more is idle for unknown reasons, the host may have been slow
+_HARDLY = 0.1  # share of a device's busy time: if unexplained idle time is longer, the host may have been slow
 
 
 def graph_of(analysis: Analysis) -> Graph:

@@ -1,4 +1,4 @@
-"""Estimates what a run would gain if computing hid its collectives, or if they took less time.
+"""Estimates what a run would gain if computing hid its collectives, or if its devices took no time.
 
     backward_ns(rows, work) -> for each collective, the sum of the durations of the backward kernels that were launched
         before it on its device. Any other computing kernel resets the sum. Null if no kernel was launched before
@@ -7,8 +7,8 @@
     savings_of(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took
         no time
     knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known. They are known
-        if each process has calls that synchronise, and if a queue with a known limit explains nearly all time of its
-        slow launches
+        if each process has calls that synchronise, and if a queue with a known limit explains nearly all time of slow
+        launches in each process
 
 `rows` are collectives with the columns of `Run.collectives`. A collective is exposed while its device runs nothing
 else.

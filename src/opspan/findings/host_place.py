@@ -44,8 +44,8 @@ def _functions(run: Run, pieces: pl.DataFrame) -> str | None:
 
 
 def _frames(run: Run, pieces: pl.DataFrame) -> str | None:
-    """Looks at the stacks that were sampled while their thread launched too late. Returns the most frequent innermost
-    function."""
+    """Looks at the stacks that were sampled in a thread while its next launch was late. Returns the function that is
+    innermost most often."""
     samples = run.analysis.tables.samples.drop_nulls(("time_ns", "stack"))
     if not samples.height:
         return None

@@ -1,6 +1,6 @@
 """Finds which ranks wait for which in collectives, and how much time each rank lost to others.
 
-    add_held(rows, held) -> adds held_ns: how long calls such as allocations held up the host of each row in its step
+    add_held(rows, held) -> adds held_ns: how long calls such as allocations held up the row's host in the row's step
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  time in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others

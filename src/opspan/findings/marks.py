@@ -1,4 +1,4 @@
-"""Recognises ranges whose names alone show a cause of idle time. Each function takes ranges with their parents.
+"""Recognises ranges whose names alone show a cause of idle time. `ranges` has the column `parent`.
 
 is_compiling(ranges) -> Boolean: whether a range is, or is in, a range in which torch compiles
 is_in_fallback(ranges) -> Boolean: whether a range is, or is in, an op that the host runs because a device lacks a
@@ -18,12 +18,12 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, within
 
 _col = pl.col
-# Names of ranges in which several releases of torch compile.
+# Names that several releases of torch give to the ranges in which they compile.
 _COMPILING = (
     r"^torch\._dynamo\.convert_frame|^_?compile\.|convert_frame|compile_inner|^entire_frame_compile|^backend_compile|"
     r"^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function"
 )
-# backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2
+# Matches names such as backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2
 # Torch makes a short mark with such a name when a compilation begins. Only torch's own profiler also records the ranges
 # that torch's Python code opens.
 _MARK = r"^\w+_data: .*\bcompile_id=([^ ,]+)"

@@ -1,4 +1,4 @@
-"""Adds to rows the names of their ranges, and the lines of the program that called them.
+"""Adds columns to rows: the names of each row's range, and the lines of the program that called the range.
 
 lines_of(trace) -> the lines of each row of ranges and of work, or None if the trace has no lines
 with_names(trace, lines, rows) -> rows with op, module and phase; also with lines if `lines` is not None

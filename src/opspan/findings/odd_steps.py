@@ -22,7 +22,7 @@ THRESHOLD = 0.01  # share of the run's time: kinds of outliers that cost less ar
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
 _MOST = 0.25  # share of the steps: if more steps are outliers of one kind, the kind is not reported
-_NEARLY = 0.5  # share of the largest growth in a step: smaller growth of at least this share explains the step, too
+_NEARLY = 0.5  # share of a step's largest growth: work that grew by at least this much also explains the step
 _KINDS = 3  # at most this many kinds of outliers are reported
 
 

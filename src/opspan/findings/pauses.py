@@ -22,7 +22,7 @@ from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _TIMES = (*PROCESS, "start_ns", "end_ns")
-_ALIKE = 0.5  # share of the usual late pause in ranges of the same name: shorter pauses are not changed
+_ALIKE = 0.5  # share of the usual length of late pauses in ranges of the same name: shorter pauses are not changed
 
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:
@@ -36,7 +36,7 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     late = distinct(pieces, (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _pieces_between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
     rows = look_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
-    # Also shorten pauses that leave no device idle in ranges of the same name, because they cost the host the same
+    # In ranges of the same name, also shorten pauses that leave no device idle, because they cost the host the same
     # time.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())

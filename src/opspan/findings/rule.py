@@ -13,7 +13,7 @@ import polars as pl
 from opspan.analysis.source_lines import SEPARATOR
 from opspan.findings.run import Run, ranks_of, top
 
-# How sure the cause of a finding is. certain: the trace proves the cause. likely: the cause fits the figures best.
+# The certainty of a finding's cause. certain: the trace proves the cause. likely: the cause fits the figures best.
 # possible: other causes are possible, too.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
@@ -52,7 +52,7 @@ class Rule:
     looks_at: str  # a sentence that says what the rule measures
     threshold: float  # passed to `look`: a share of the run's time unless `because` says otherwise
     because: str  # the reason for the threshold
-    sentence: str  # a template with names of figures and words in braces
+    sentence: str  # a template; the names in braces are keys of Evidence.figures or Evidence.words
     remedy: str
     command: str  # the command that shows more; FILE stands for the files
     read: str  # the page that explains the problem

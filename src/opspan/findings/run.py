@@ -185,8 +185,8 @@ class Run:
 
     @shared_property
     def kernels(self) -> pl.DataFrame:
-        """Returns the kernels and copies that usual steps launched. They may run during a later step, because the host
-        does not wait for them."""
+        """Returns the work that usual steps launched, and all work of processes without steps. Work may run during a
+        later step, because the host does not wait for it."""
         return self.rows_in_usual_steps(self.busy, self._launched)
 
     @shared_property
@@ -206,8 +206,8 @@ class Run:
 
     @shared_property
     def busy(self) -> pl.DataFrame:
-        """Returns the work of devices: `ns`, `what` (analysis/busy.py names the kinds), `blocks`, `multiprocessors`,
-        and `range`, `op`, `module` and `phase` of the range that the work belongs to."""
+        """Returns the work of devices. Columns: `ns`, `what` (analysis/busy.py names the kinds), `blocks`,
+        `multiprocessors`, and the range that the work belongs to (`range`, `op`, `module` and `phase`)."""
         more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         called_ns = self.trace.calls["start_ns"].gather(work["call"])
@@ -347,8 +347,8 @@ class Run:
     @shared_property
     def _gaps(self) -> pl.DataFrame:
         """Returns the gaps (times in which a device was idle). `is_start`: whether a process without steps begins with
-        this gap. `launched_ns`: when the work after the gap was launched; null if not during the gap. `held_ns`: how
-        long calls (`holds`) held up the launching thread in the gap until that launch."""
+        this gap. `launched_ns`: when the work after the gap was launched; null if it was launched at
+        another time. `held_ns`: how long calls (`holds`) held up the launching thread in the gap until that launch."""
         held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")

@@ -7,8 +7,8 @@
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
     scale(stretches, work) -> Change: stretches and work take their time multiplied by their column `factor`
     leave_out(run, stretches, work, waits) -> Change: threads skip the times `stretches` (rank, pid, tid, start_ns,
-        end_ns) and, in `waits` (same columns), the time in which a device works. The rows `work` are not launched and
-        not run
+        end_ns) and, in `waits` (same columns), the time in which a device works. The rows `work` are neither
+        launched nor run
     merge(run, rows) -> Change: pieces of work with the same `of` become one piece, launched by the call of the
         first piece
 

@@ -118,8 +118,9 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
 
 
 def _walk(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
-    """Yields the paths in a folder, and in its subfolders that are not traces. Adds folders that may not be listed to
-    `forbidden`. Leaves out folders named FOLDER (graph_captures.py), which belong to the traces beside them."""
+    """Yields the files and the traces in a folder. Searches subfolders, too, unless they are traces. Adds folders that
+    may not be listed to `forbidden`. Leaves out folders named FOLDER (graph_captures.py), because they belong to the
+    traces beside them."""
     try:
         check_folder(folder)
         inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))

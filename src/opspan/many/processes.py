@@ -44,8 +44,8 @@ class Processes(Executor):
         return future
 
     def _serve(self) -> None:
-        """Passes tasks to one process. If that process was killed, starts a new one for the next task. There is a
-        thread for each process, which runs this function."""
+        """Passes tasks to one process. If that process was killed, starts a new one for the next task. Each process has
+        a thread in which this function runs."""
         worker: Worker | None = None
         while (job := self._jobs.get()) is not None:
             future, function, arguments, named = job

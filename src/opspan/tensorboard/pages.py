@@ -17,7 +17,7 @@ from pathlib import Path
 HEAD = "head.json"
 MOST_PAGES = 16  # the most pages to keep; one more page replaces the least recently used page
 AT_ONCE = 2  # the most processes that make pages at the same time
-_ERRORS = "said"  # the name of the file that gets the stderr of a process that makes pages
+_ERRORS = "said"  # the name of the file that gets the stderr of the process that makes a page
 
 Files = tuple[Path, ...]
 # Entries of path, size and modification time: first for the page's files, then one entry with an empty path, then for

@@ -68,8 +68,8 @@ def _traces(folder: Path) -> Iterator[Path]:
             if looked_at > MOST_FILES:
                 return
             path = Path(place, name)
-            # A file whose name is as tensorboard_trace_handler writes it is listed even if it is damaged. The user sees
-            # the error on opening the file.
+            # Even a damaged file is listed if tensorboard_trace_handler could have named it. The user sees the error on
+            # opening the file.
             if _EVENTS not in name and (HANDLED.fullmatch(name) or trace_source(path) is not None):
                 yield path
 

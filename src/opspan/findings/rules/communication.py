@@ -17,7 +17,7 @@ from opspan.printable import listed
 
 _col = pl.col
 _UNEXPLAINED = 0.1  # share of the exposed time that may belong to collectives without the files of all ranks
-_MOST_OF = 0.5  # share of the time that a rank costs others: the finding names a step that has more than this
+_MOST_OF = 0.5  # share of the time that late ranks cost others: if one step has more than this, the finding names it
 _STRAGGLER = 0.03
 _SEVERAL = 2  # least number of late ranks, and least number of steps in which each of these ranks is late
 _OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may be the reason

@@ -38,7 +38,8 @@ def _busiest(run: Run) -> pl.DataFrame:
     exchange_ns  time in which the device only exchanged data with other devices
     more_ns      time by which the device worked longer than the average device, without the optimizer, which runs
                  on one device
-    left_ns      time for adding up gradients that would stay exposed if each device had a process of its own"""
+    left_ns      how much of the time for adding up gradients would stay exposed if each device had a process of its
+                 own"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}

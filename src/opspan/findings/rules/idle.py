@@ -1,4 +1,4 @@
-"""A rule that reports the main cause of idle devices if no other rule does, so that idle time is always explained."""
+"""A rule that reports the main cause of idle devices if no other rule reports this cause."""
 
 from __future__ import annotations
 

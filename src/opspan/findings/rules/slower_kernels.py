@@ -1,4 +1,4 @@
-"""A rule about kernels that take longer later in a run than the same kernels before."""
+"""A rule about kernels that get slower in the course of a program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST = 32  # least number of runs of a kernel; fewer runs do not show a change
 _PARTS = 8  # a kernel's runs, in order of time, are divided into this many equal parts
 _LONGER = 1.1  # least factor by which a kernel got slower; smaller changes have many reasons
 # Time is lost in parts (see _PARTS) that are slower than the kernel's quickest part. This is the least ratio of the
-# time lost after the quickest part to the time lost before it; chance gives 1.
+# time lost after the quickest part to the time lost before it. If only chance makes parts slow, the ratio is about 1.
 _MIRRORED = 3
 _CHANCE = 2.33  # limit in standard deviations: with values in random order, chance exceeds it once in a hundred times
 _MOST = 0.8  # share of the compared kernels' time: if at least this share is slower, the whole device got slower

@@ -1,8 +1,8 @@
 """Rules about matrix products and convolutions that do not run on tensor cores, or whose sizes do not fit tensor cores.
 
-A product is a kernel that multiplies matrices or convolves; its name shows that. The input types of its op show the
-type of the numbers. If they are unknown, or the op neither multiplies nor convolves, the kernel's name may show the
-type.
+A product is a kernel whose name shows that it multiplies matrices or convolves. The input types of the kernel's op show
+the type of the numbers. If the input types are unknown, or the op neither multiplies nor convolves, the kernel's name
+may show the type.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _number() -> pl.Expr:
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
     """Returns for each row whether its device has tensor cores for a kind of numbers. NVIDIA's devices have them from
     the compute capability `least` on. If the capability is unknown, `by_name` is matched with the kernel's name. AMD's
-    devices have them if `amd` matches the device's name."""
+    devices have them if `amd` matches the device's name or capability."""
     devices = run.trace.devices.select("rank", "device_id", device=_col("name").cast(pl.String))
     rows = look_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
     text = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
