@@ -1,7 +1,7 @@
 """Makes two frames of the events of a trace, one for the CPU and one for the devices.
 
-The frames are made from the trace's tables and the columns that `analysis` adds. `cpu` has the rows of `trace.ranges` in
-the same order, so row numbers are valid for both. Rows of marks (points in time) are not events.
+The frames are made from the trace's tables and the columns that `analysis` adds. `cpu` has the rows of `trace.ranges`
+in the same order, so row numbers are valid for both. Rows of marks (points in time) are not events.
 """
 
 from __future__ import annotations

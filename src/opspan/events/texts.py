@@ -1,9 +1,9 @@
 """Writes names, shapes, times, shares and sizes of memory as torch shows them. Defines Microseconds, the type of times.
 
 torch stores a time as a float: nanoseconds divided by 1000. Sums of such floats have rounding errors, which depend on
-the order of adding, and sometimes change the last digit in a table. A trace has whole nanoseconds. So a time
-from a trace is a float that also stores its nanoseconds. Adding and subtracting such times is exact in any order, in
-our classes and in torch's.
+the order of adding, and sometimes change the last digit in a table. A trace has whole nanoseconds. So a time from a
+trace is a float that also stores its nanoseconds. Adding and subtracting such times is exact in any order, in our
+classes and in torch's.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def cut_at(steps: pl.DataFrame, trace: Tables, gaps: pl.DataFrame, idle: pl.Data
 
 
 def _cuts(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pieces of all gaps that contain the begin or the end of a step, each with the number of its gap."""
+    """Cuts each gap where a step begins or ends inside it. Returns the pieces, each with the number of its gap."""
     ends = pl.concat(steps.select(*PROCESS, time_ns=name) for name in ("start_ns", "end_ns")).unique()
     inside = within(ends, "time_ns", gaps, PROCESS)
     times = pl.DataFrame({"gap": inside["stretch"], "at_ns": ends["time_ns"].gather(inside["row"])})

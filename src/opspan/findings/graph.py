@@ -1,4 +1,4 @@
-"""Builds the graph of a run that analysis/sooner.py replays: graph_of(analysis) -> Graph."""
+"""Builds the graph with which analysis/sooner.py replays a run: graph_of(analysis) -> Graph."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _COMPILING = (
     r"^torch\._dynamo\.convert_frame|^_?compile\.|convert_frame|compile_inner|^entire_frame_compile|^backend_compile|"
     r"^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function"
 )
-# Matches names such as backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2
+# Matches names such as backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2.
 # Torch makes a short mark with such a name when a compilation begins. Only torch's own profiler also records the ranges
 # that torch's Python code opens.
 _MARK = r"^\w+_data: .*\bcompile_id=([^ ,]+)"

@@ -1,4 +1,4 @@
-"""Keeps results that several rules of a run use, so that they are computed only once. It is safe for threads."""
+"""Keeps results that several rules of a run use, so that they are computed only once, also in parallel threads."""
 
 from __future__ import annotations
 

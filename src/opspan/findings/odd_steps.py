@@ -42,9 +42,9 @@ def outlier_kinds(run: Run) -> list[OutlierKind]:
 
 
 def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
-    """Returns the rows that begin in steps, also in outliers, with the step's name as `step`. If no usual step has
-    rows, the rows are what makes the outliers longer. Then leaves out the rows of outliers for which there is a finding
-    (`outlier_kinds`)."""
+    """Returns the rows that begin in steps, also in outliers, with the step's name as `step`. If all rows are in
+    outliers, the rows are what makes these steps longer. Then leaves out the rows of outliers for which there is a
+    finding (`outlier_kinds`)."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
     inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)

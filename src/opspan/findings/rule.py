@@ -59,7 +59,7 @@ class Rule:
     look: Callable[[Run, float], Iterable[Evidence]]
     is_over_ranks: bool = False  # whether the rule compares ranks; other rules look at each process alone
     has_several: bool = False  # whether the rule may give several findings for a run, each about different ops
-    condition: str = ""  # an assumption behind the time at stake, which the trace cannot prove
+    condition: str = ""  # the time at stake assumes this, and the trace cannot prove it
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Returns the rule's evidence in the run. Keeps the result because other rules may ask for it."""

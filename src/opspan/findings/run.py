@@ -347,8 +347,8 @@ class Run:
     @shared_property
     def _gaps(self) -> pl.DataFrame:
         """Returns the gaps (times in which a device was idle). `is_start`: whether a process without steps begins with
-        this gap. `launched_ns`: when the work after the gap was launched; null if it was launched at
-        another time. `held_ns`: how long calls (`holds`) held up the launching thread in the gap until that launch."""
+        this gap. `launched_ns`: when the work after the gap was launched; null if it was launched at another
+        time. `held_ns`: how long calls (`holds`) held up the launching thread in the gap until that launch."""
         held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")

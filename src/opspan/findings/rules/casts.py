@@ -81,8 +81,8 @@ def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cast(types: str) -> tuple[bool, str | None]:
-    """Returns whether types such as '["float", "c10::BFloat16", "Scalar"]' name the types of a copy's target and
-    source, and the cast as text if the two types differ."""
+    """Takes the input types of a copy, such as '["float", "c10::BFloat16", "Scalar"]'. Returns whether they name the
+    types of target and source. Also returns the cast as text if these two types differ."""
     try:
         names = json.loads(types)
     except ValueError:
@@ -95,7 +95,7 @@ def _cast(types: str) -> tuple[bool, str | None]:
 
 
 def _outermost_casts(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns, for each cast, the outermost of the ops around it that only cast or copy, such as aten::to."""
+    """Returns, for each cast, the outermost op around the cast that only casts or copies, such as aten::to."""
     ranges = run.trace.ranges
     passes_on = _passes_on(ranges)
     return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)

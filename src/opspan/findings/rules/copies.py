@@ -38,7 +38,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         check_sortedness=False,
         suffix="_down",
     )
-    # A copy to the host is matched with only the first copy to the device that follows it.
+    # A copy to the host is matched only with the next copy to the device.
     is_back = _col("down_ns").is_not_null() & _col("down_ns").is_first_distinct().over("of")
     back = back.with_columns(is_back=is_back)
     # Leave out sizes for which most copies to the device carry new data. For these sizes, inputs and results are

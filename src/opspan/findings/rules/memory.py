@@ -13,7 +13,7 @@ from opspan.findings.rule import Evidence, Rule
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
-_WARM_UP = 2  # number of first steps that do not count, because optimizers create their state and caches fill
+_WARM_UP = 2  # number of steps at the start that do not count, because optimizers create their state and caches fill
 _LEAST_STEPS = 5  # least number of steps after the warm-up
 _EVEN = 0.5  # share of the median growth: each step must grow by at least this, because a leak is the same in all steps
 _LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from separate segments

@@ -63,7 +63,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     # In most runs no op in a backward has a seq, so the function returns early below.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
-    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 for ops without a node
+    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 for ops without a backward
     # `is_own`: ops that a node calls directly, that is, not inside another op. Modules and functions may be between.
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)
