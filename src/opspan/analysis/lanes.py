@@ -1,6 +1,7 @@
 """Turns each cycle of a process into a lane (a separate rank) for the analysis, and lanes back into ranks for answers.
+A cycle is one of several files that a process wrote one after another (tables/cycles.py).
 
-in_lanes(parts) -> a function that computes the parts of an answer (parts.py) for each cycle, and merges them.
+in_lanes(parts) -> a function that computes the parts of an answer (parts.py) for each cycle, and merges these parts.
 as_ranks(parts, lanes) -> the parts, with ranks instead of lanes. Rows of several lanes of one rank are merged.
 """
 

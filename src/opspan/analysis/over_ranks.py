@@ -23,7 +23,7 @@ A *place* is a device of a process, or a process if devices are unknown.
 - By torch's sequence number, if all rows of the group have one. Sends and receives are not matched by it, because each
   rank counts its own.
 - In order, if all places have the same number of rows of each kind and size. The n-th rows of each kind and size belong
-  together. Kinds that some place does not have are ignored.
+  together. A kind is ignored if any place lacks it.
 - By shifting. Files may begin and end at different times, so each place is compared with the place that has the most
   rows. Their two sequences of kinds and sizes are shifted so that they agree where they overlap, and overlap as much as
   possible. If several shifts agree, the clocks decide.

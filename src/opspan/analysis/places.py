@@ -1,4 +1,4 @@
-"""Finds places in a step, such as the third aten::mm of its module, and the same places in the steps of another run.
+"""Finds places in a step, such as the third aten::mm of a module, and the same places in the steps of another run.
 
     number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value.
     placed(parts, steps, ranks) -> parts with:

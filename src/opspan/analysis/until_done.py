@@ -4,9 +4,9 @@
     with_outliers(until_done) -> the same, with is_outlier: whether the step made the run longer.
 
 A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins at
-its own start, or when the step before was done, whichever is later. Of all steps of the process that ended before this
-step began, the step before is the one that ended last. So the times of steps that follow each other add up to the time
-in which at least one of them was not done. If each step's work ends before the step, these times are those of the host.
+its own start, or when the step before was done, whichever is later. The step before is, of all the process's steps that
+ended before this step began, the last to end. So the times of steps that follow each other add up to the time in which
+at least one of them was not done. If each step's work ends before the step, these times are those of the host.
 Work without a call counts as launched when it began. Work must be attributed (`launches`) first.
 
 An outlier is a step that took long until it was done. A step that is long only on the host does not count: a host that
