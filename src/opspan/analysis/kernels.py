@@ -10,7 +10,7 @@
 Every tool records the names of kernels, and some record the full names, with template arguments. If a full name in C++
 has no word for a matrix product, the kernel uses no tensor cores. A full name in C (a plain identifier, as in Triton)
 is chosen freely by the author of the kernel. So such a name decides only if it belongs to a known family, or has a word
-for something other than a product. Names of products that Triton compiles do not show which instructions are used.
+for something other than a product. Triton's names of products do not show which instructions are used.
 tests/data/tensor_cores_h100.json has what the hardware counters of an H100 showed.
 """
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def in_lanes(parts: Callable[Concatenate[Analysis, P], Parts]) -> Callable[Concatenate[Analysis, P], Parts]:
-    """Decorates a function that computes the parts of an answer, so that it treats each cycle separately. Without
-    cycles, nothing changes."""
+    """Decorates a function that computes the parts of an answer, so that the function treats each cycle separately.
+    Without cycles, nothing changes."""
 
     @wraps(parts)
     def parts_of_ranks(analysis: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:

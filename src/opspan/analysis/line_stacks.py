@@ -131,7 +131,7 @@ class LineStacks:
 
     def _copies(self, moving: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         """Returns a copy of each row for each of its stacks. Adds `node`, the innermost function of the stack, and
-        `copy`, the number of the copy."""
+        `copy`, which counts the copies of a row from 0."""
         lists = self._stacks.group_by("call", maintain_order=True).agg(keys=_col("line").unique(maintain_order=True))
         by_line = divided(_look_up(moving, lists, ["call"]), times)
         stacks = self._stacks.group_by("call", key="line", maintain_order=True).agg(keys=_col("stack"))

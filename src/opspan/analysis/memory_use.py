@@ -178,8 +178,8 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     ranges inside it.
 
     In each round, every row moves up the tree to the next range around it that is `outermost`. Rows that reach the same
-    range are added up, so few rows remain after a few rounds. The time does not grow with the number of devices times
-    the number of ranges. The code uses numpy because a tree may be thousands of ranges deep.
+    range are added up, so few rows remain after a few rounds, even with many devices. The code uses numpy because a
+    tree may be thousands of ranges deep.
     """
     import numpy as np  # imported here: importing numpy takes longer than all findings of a small trace
 

@@ -57,7 +57,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
-    """Returns, for each row, the number of its thread in `threads` (see path_graph.Graph), or NONE."""
+    """Returns, for each row, the row of its thread in `threads` (see path_graph.Graph), or NONE."""
     key = unlike(by, rows, threads)
     if not key:
         return np.zeros(rows.height, dtype=np.int64)

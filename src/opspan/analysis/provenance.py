@@ -218,7 +218,7 @@ class _Index:
         return some[0] if all(self.says[call] == first for call in some) else some[0] % len(self.rows) + len(self.rows)
 
     def _fitting(self, around: Around) -> Sequence[int]:
-        """Returns the graphs that may be the one in which the kernels were launched."""
+        """Returns the graphs that may have launched the kernels."""
         graphs = self.graphs.get(around.rank, [])
         if around.key is None:
             return graphs

@@ -129,8 +129,8 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns two columns for the rows of work. `meeting`: the number of the collective. `tail_ns`: how long the work
-    goes on after the kernels of all ranks have begun."""
+    """Returns two columns for the rows of work. `meeting` identifies the collective, or is null. `tail_ns` is how long
+    the work goes on after the kernels of all ranks have begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts

@@ -105,7 +105,7 @@ class Fits(NamedTuple):
 
     places: tuple[int, ...]
     sized: tuple[int, ...]  # the places that were captured for the replay's batch size; all places if it is unknown
-    runs: int  # the number of places that have the names of the replay
+    runs: int  # how many places have the names of the replay's work
     is_named: bool  # whether names were compared, and no place was left out
 
 
@@ -186,8 +186,8 @@ def _chosen(fits: Fits, in_order: int | None) -> Match | None:
 def _of_batch_size(
     replay: Launched, places: Mapping[int, tuple[int, ...]], lists: Sequence[LaunchList]
 ) -> Mapping[int, tuple[int, ...]]:
-    """Returns the places that were captured for the replay's batch size. Engines pad a batch to the next size that they
-    captured, so this is the smallest captured size that is large enough. Returns all places if there is none."""
+    """Returns the places that were captured for the replay's batch size. Engines pad a batch to the next captured size,
+    so the smallest captured size that is large enough counts. If no size is large enough, returns all places."""
     sizes = {size for number in places if (size := lists[number].batch_size) is not None}
     large_enough = [size for size in sizes if replay.batch_size is not None and size >= replay.batch_size]
     if not large_enough:

@@ -40,7 +40,7 @@ class Order:
     # of work) and `next` (the next row of the list, or NONE). Row numbers in `others` go on after the last row of work.
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
-    joins: Ints  # numbers of joins; each join comes after all joins that it waited for
+    joins: Ints  # row numbers of joins; each join comes after all joins that it waited for
     work_between: Ints  # for each of `joins`: how many pieces of work begin between the previous join and this one
 
 

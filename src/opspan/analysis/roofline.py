@@ -1,4 +1,4 @@
-"""Compares how long ops took with the least time that their costs take on the devices that they ran on.
+"""Compares how long ops took with the least time that their costs take on the same devices.
 
     parts(trace, costs, user_peaks) -> Roofline:
         rows: one for each op with a cost, and for all other time one for each range, with:

@@ -78,8 +78,8 @@ def _weights(changed: pl.DataFrame, graph: Graph) -> Weights:
 
 
 def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
-    """Adds the number of each stretch's thread. If a thread occurs in several cycles (files of one process), it has a
-    number in each."""
+    """Adds `thread`, the row of each stretch's thread in Graph.threads. If the thread occurs in several cycles (files
+    of one process), only cycles that overlap the stretch count."""
     times = graph.processes.select("process", from_ns="start_ns", to_ns="end_ns")
     threads = graph.threads.join(times, on="process")
     rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=THREAD, nulls_equal=True)

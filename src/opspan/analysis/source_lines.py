@@ -12,7 +12,7 @@ launched in any of these ranges.
 
 A compiled kernel has the lines and ops that torch.compile logged (`provenance`). Its time is divided into equal parts,
 one for each of its different lines, or ops. Remaining nanoseconds go to the first lines, one each. So the sums over all
-lines are the time of all kernels. In eager code, the line is that of the innermost function that is not in torch, and
+lines are the time of all kernels. In eager code, the line is that of the innermost function outside of torch, and
 the op is the range itself. The row UNKNOWN has all times whose line or op is not known. The row UNCERTAIN has the times
 of compiled kernels for which several logged calls with different lines fit.
 """
