@@ -2,7 +2,7 @@
 the rules.
 
 `analyse(trace)` calls the functions nest, ops, launches, autograd, functions, device_time, modules_of, steps and
-phases. Each function may need columns that the functions before it in this list add. The functions memory, averages,
+phases. Each function may need columns of functions that come earlier in this list. The functions memory, averages,
 calls_of and coverage are called only when they are needed. No function asks which tool wrote a trace, so traces of all
 tools are treated alike. Other parts of opspan hold an `Analysis`, which has the tables of a trace and computes each
 result once.

@@ -6,7 +6,8 @@
         blocks_per_sm, occupancy: see analysis/occupancy.py.
     figures(rows, by) -> a row for each combination of values in the columns `by`, the one with most time first. `by`
         must include kind. The further columns:
-        count, device_ns, average_device_ns, least_device_ns, most_device_ns: how many, and their durations.
+        count: how many kernels, copies and fills.
+        device_ns, average_device_ns, least_device_ns, most_device_ns: the sum, mean, minimum and maximum of durations.
         blocks_per_sm, occupancy: their means, weighted by the kernels' time.
         uses_tensor_cores: yes, no or unknown, as the kernels' names show; null for copies and fills.
 

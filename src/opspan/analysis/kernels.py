@@ -3,14 +3,14 @@
     with_facts(work) -> work with:
         is_communication (Boolean): whether the kernel is a collective.
         on_tensor_cores (Boolean): whether the kernel uses tensor cores; null if the name does not show it.
-        rounds_to_tf32 (Boolean): whether the kernel rounds float32 products to tf32.
-    is_told(unknown, total) -> whether the unknown part of the time is small enough to state a share.
+        rounds_to_tf32 (Boolean): whether the kernel, if its inputs are float32, rounds them to tf32.
+    is_told(unknown, total) -> whether so little time is unknown that the share of tensor cores can be stated.
     product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it.
 
 Every tool records the names of kernels, and some record the full names, with template arguments. If a full name in C++
 has no word for a matrix product, the kernel uses no tensor cores. A full name in C (a plain identifier, as in Triton)
 is chosen freely by the author of the kernel. So such a name decides only if it belongs to a known family, or has a word
-for something other than a product. Names of products that Triton compiles do not show which instructions are used.
+for something other than a product. Triton's names of products do not show which instructions are used.
 tests/data/tensor_cores_h100.json has what the hardware counters of an H100 showed.
 """
 
@@ -57,8 +57,8 @@ TENSOR_CORES = (
     r"nvjet",
     r"flash_(fwd|bwd)_\w*kernel|flashattn(fwd|bwd)sm[0-9]|fmha|sdpa_sm[0-9]+_flash",
     r"deep_gemm::|\bmarlin",
-    # TensorRT-LLM's kernels for Blackwell, and Triton's kernels for a mixture of experts, if their type has at most 16
-    # bits.
+    # TensorRT-LLM's kernels for Blackwell. Below them, Triton's kernels for a mixture of experts, but only for types of
+    # at most 16 bits.
     r"^(bmm|gemm)_\w+_sm1[0-9][0-9]",
     r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
@@ -72,8 +72,8 @@ NO_TENSOR_CORES = (
     r"dot_do_o|convert_d|combine|splitkreduce|reducesplitk",
     r"^triton_(poi|per|red|for)_",
 )
-# Kernels of matrix products that do not use tensor cores: of cuBLAS, cuDNN and vLLM, and of Tensile without a matrix
-# instruction.
+# Kernels that multiply without tensor cores, such as some of cuBLAS, cuDNN and vLLM, and those of Tensile whose names
+# have no matrix instruction.
 ORDINARY = (
     r"(^|[^a-z0-9])g?[sdchz]gemm|gemv|gemmk1|gemmsn_|scudnn|winograd|plicit_convolve|(dgrad|wgrad)\w*_engine",
     r"direct_kernel|depthwise|^cijk_|_dl_|wvsp?lt?k",
@@ -104,7 +104,7 @@ PRODUCT_TYPES = (
     ("int8", r"int8|imma|_i8|s8s8"),
 )
 _WHOLE = pl.coalesce("full_name", "name").alias("whole")
-_MOST_UNKNOWN = 0.1  # if a larger share of the time is unknown, it hides most differences between two programs
+_MOST_UNKNOWN = 0.1  # if more of the kernels' time is unknown, most differences between two programs are hidden
 
 
 def is_communication(name: pl.Expr) -> pl.Expr:
@@ -154,7 +154,7 @@ def with_facts(work: pl.DataFrame) -> pl.DataFrame:
 
 def is_told(unknown: Time, total: Time) -> Any:
     """Returns whether at most a tenth of the kernels' time belongs to kernels whose names do not show whether they use
-    tensor cores. If it is more, no share of tensor cores is stated."""
+    tensor cores. If more time is unknown, no share of tensor cores is stated."""
     return unknown <= _MOST_UNKNOWN * total
 
 

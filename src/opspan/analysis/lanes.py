@@ -1,6 +1,7 @@
 """Turns each cycle of a process into a lane (a separate rank) for the analysis, and lanes back into ranks for answers.
+A cycle is one of several files that a process wrote one after another (tables/cycles.py).
 
-in_lanes(parts) -> a function that computes the parts of an answer (parts.py) for each cycle, and merges them.
+in_lanes(parts) -> a function that computes the parts of an answer (parts.py) for each cycle, and merges these parts.
 as_ranks(parts, lanes) -> the parts, with ranks instead of lanes. Rows of several lanes of one rank are merged.
 """
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def in_lanes(parts: Callable[Concatenate[Analysis, P], Parts]) -> Callable[Concatenate[Analysis, P], Parts]:
-    """Decorates a function that computes the parts of an answer, so that it treats each cycle separately. Without
-    cycles, nothing changes."""
+    """Decorates a function that computes the parts of an answer, so that the function treats each cycle separately.
+    Without cycles, nothing changes."""
 
     @wraps(parts)
     def parts_of_ranks(analysis: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:

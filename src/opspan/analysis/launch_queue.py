@@ -20,16 +20,16 @@ from opspan.analysis.spans import apart, in_order, only
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# CUDA makes a launch wait if the work of 1,017 to 1,021 launches of its stream has not begun; room is made for several
-# launches at once. On an H100 (CUDA 13.0) the limit is 1,021, also for copies, fills and graphs; launches on other
-# streams do not wait.
+# The depth of a queue is the number of launches whose work has not begun. CUDA makes a launch wait at a depth of 1,017
+# to 1,021, because it makes room for several launches at once. So depths near the largest depth count as full, too. On
+# an H100 (CUDA 13.0) the limit is 1,021, also for copies, fills and graphs, and each stream has its own queue.
 _NEAR = 50  # a queue counts as full if its depth is at most a fiftieth below its largest depth
 _LEAST_DEPTH = 8
 _LONG = 4  # a launch is long if it takes more than 4 times the usual time of launches of its name
-_LEAST_WAITS = 8  # at least this many launches at a full queue must be long
+_LEAST_WAITS = 8  # the largest depth is a limit only if at least this many launches at a full queue are long
 _FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged
-# At a full queue, long launches must be 5 times as frequent as elsewhere, because there are other causes of long
-# launches.
+# The largest depth is a limit only if launches are long 5 times as often at a full queue as elsewhere, because launches
+# are also long for other reasons.
 _MORE_OFTEN = 5
 
 

@@ -52,9 +52,9 @@ def launches(
     nodes: pl.DataFrame | None = None,
     call_of_work: pl.DataFrame | None = None,
 ) -> Launches:
-    """Attributes calls and work. `nodes` are all graph nodes that were created (rank, pid, tid, start_ns,
-    graph_node_id, original_graph_node_id), by default those of the calls that created a node. `call_of_work` is the
-    result of `matches`, if the caller has it already."""
+    """Attributes calls and work. `nodes` has a row for each graph node that was created (rank, pid, tid, start_ns,
+    graph_node_id, original_graph_node_id); by default, it comes from `calls`. `call_of_work` is the result of
+    `matches`, if the caller has it already."""
     call_of_work = matches(calls, work) if call_of_work is None else call_of_work
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
     launch_range = _or_named(called_in.gather(call_of_work["call"]), ranges, work)

@@ -41,7 +41,7 @@ _MOST_STACKS = 1_000  # a kernel with more stacks stays where it is
 
 class LineStacks:
     """The stacks of the source lines of compiled kernels, as nodes of one tree. Each different set of stacks has an id.
-    The column `call` has this id."""
+    In the rows of a tree, the column `call` has this id."""
 
     def __init__(self, trace: Tables) -> None:
         self._names: list[str] = []
@@ -96,7 +96,8 @@ class LineStacks:
     def below(self, rows: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         """Returns the tree: row, parent, depth, root, frame and `times`, and also kind and count if `rows` has them.
         `rows` must have call, `times` and the columns that `levels` needs. Added functions have the kind FUNCTION
-        and no time. Their count is 0, because it is unknown how often they ran."""
+        and no time. Their count is 0, because it is unknown how often they ran. If no row has stacks, returns `rows`
+        as they are, without call."""
         keys = [name for name in ("frame", "kind", "call") if name in rows.columns]
         sums = [name for name in (*times, "count") if name in rows.columns]
         merged = list(levels(rows, [_col(sums).sum()], keys))
@@ -130,7 +131,7 @@ class LineStacks:
 
     def _copies(self, moving: pl.DataFrame, times: Sequence[str]) -> pl.DataFrame:
         """Returns a copy of each row for each of its stacks. Adds `node`, the innermost function of the stack, and
-        `copy`, the number of the copy."""
+        `copy`, which counts the copies of a row from 0."""
         lists = self._stacks.group_by("call", maintain_order=True).agg(keys=_col("line").unique(maintain_order=True))
         by_line = divided(_look_up(moving, lists, ["call"]), times)
         stacks = self._stacks.group_by("call", key="line", maintain_order=True).agg(keys=_col("stack"))
@@ -148,8 +149,9 @@ def _numbered(copies: pl.DataFrame, count: int) -> pl.DataFrame:
 
 
 def _functions(copies: pl.DataFrame, tree: pl.DataFrame, first: int) -> pl.DataFrame:
-    """Returns the functions to add. Those of a kernel come between the kernel and `outside`, the innermost row around
-    it that is not moved. Columns: at and parent (row numbers in the new tree), frame, root, outside and node."""
+    """Returns the functions to add. The functions of a kernel come between the kernel and `outside`. Of all rows around
+    the kernel that are not moved, `outside` is the innermost. The other columns are at and parent (row numbers in the
+    new tree), frame (the function), root (as in `levels`) and node (the function's row in `tree`)."""
     level = copies.select("node", "root", outside="parent").unique(maintain_order=True)
     levels = []
     while level.height:

@@ -30,7 +30,7 @@ def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
 @dataclass(frozen=True)
 class Meetings:
     """The kernels of collectives in which ranks wait for each other. `node` is the row of the kernel in Graph.work, and
-    `row` is its row in the trace's work. `of` is the number of the collective. `tail_ns` is how long the kernel went on
+    `row` is its row in the trace's work. `of` identifies the collective. `tail_ns` is how long the kernel went on
     after all kernels of the collective had begun."""
 
     parts: pl.DataFrame

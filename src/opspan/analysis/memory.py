@@ -36,8 +36,8 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
-    """Returns, for each stretch of time, the sums of the changes from its start to its end (inclusive); 0 if the end is
-    null. `of` has the number of each stretch's process, like the column `of` of `changed`. `of` is None if there
+    """Returns the sums of the changes in each stretch of time, from start to end (inclusive); 0 if the end is null.
+    `of` identifies the process of each stretch, as the column `of` of `changed` does for changes. `of` is None if there
     is only one process."""
     if of is None:
         of = pl.zeros(len(start_ns), dtype=ROW_NUMBER, eager=True)

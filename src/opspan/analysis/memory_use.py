@@ -12,13 +12,17 @@
         the first if there are several.
 
     operators(ranges, events) -> a row for each rank, device and name of a range; the name is null outside of ranges:
-        rank, device_id, name, calls.
+        rank, device_id, name.
+        calls: how many ranges of the rank have this name; the same number for each device.
         size_increase (allocated minus freed bytes), allocation_count, allocation_bytes: in these ranges and all ranges
             inside them.
         self_size_increase, self_allocation_count, self_allocation_bytes: in the ranges themselves.
 
     at_peak(ranges, events) -> the blocks that existed at the peaks, for each device the largest first:
-        rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid.
+        rank, pid, device_id.
+        peak_ns, peak_bytes: the time of the peak, and the allocated bytes then.
+        address, bytes: of the block.
+        alloc_row, alloc_ns, tid: row (in the table memory), time and thread of the block's allocation.
         range (UInt32): the innermost range that was open on the thread when it allocated the block.
         name, module, phase: those of the range, if `ranges` has these columns.
 
@@ -174,8 +178,8 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     ranges inside it.
 
     In each round, every row moves up the tree to the next range around it that is `outermost`. Rows that reach the same
-    range are added up, so few rows remain after a few rounds. The time does not grow with the number of devices times
-    the number of ranges. The code uses numpy because a tree may be thousands of ranges deep.
+    range are added up, so few rows remain after a few rounds, even with many devices. The code uses numpy because a
+    tree may be thousands of ranges deep.
     """
     import numpy as np  # imported here: importing numpy takes longer than all findings of a small trace
 

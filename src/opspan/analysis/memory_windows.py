@@ -39,8 +39,8 @@ class Pieces:
         return cls(first, (last - first) // count + 1, count)
 
     def piece(self, time: str) -> pl.Expr:
-        """Returns the number of the piece that a time is in. Times before the first piece count in the first piece,
-        times after the last piece in the last piece."""
+        """Returns which piece a time is in, counted from 0. Times before the first piece count in the first piece,
+        and times after the last piece in the last."""
         since = _col(time).cast(pl.Int128) - self.first_ns  # damaged times: the difference may not fit in 64 bits
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 
@@ -59,8 +59,8 @@ def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.
 
 
 def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
-    """Counts the ranges that began in each piece. The result has the names of `rows`, each with all devices that the
-    name has in `rows`."""
+    """Counts the ranges of each name that began in each piece. Only names in `rows` count. If a name has several
+    devices in `rows`, each of them gets the same count."""
     of_device = ["rank", "device_id", "name"]
     names = rows.select(of_device).unique()
     calls = ranges.filter(~_col("is_mark").fill_null(value=False))

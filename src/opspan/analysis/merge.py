@@ -25,8 +25,8 @@ from opspan.tables.tables import clock_shift_ns, id_count, moved
 MOST_APART_NS = 1_000_000
 # If at least this many ranges can be paired, the pairs align the clocks. Otherwise clocks stated in the files do so.
 LEAST_PAIRS = 8
-# Two ranges of one name may be the same range even if this much time lies between the end of one and the start of the
-# other, and even if the other pairs differ by less.
+# Two ranges of one name may be the same range although one begins this long after the other has ended. This holds even
+# if other pairs differ by much less.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -41,7 +41,7 @@ class Alignment:
     # have UTC times)
     by: str
     shift_ns: int  # the shift that was added to the times of the other trace
-    pairs: int  # number of ranges that both tools recorded; 0 if the ranges did not align the clocks
+    pairs: int  # how many pairs of ranges aligned the clocks; 0 if the ranges did not align them
     within_ns: int | None  # nine in ten pairs differ by at most this time; None if the ranges did not align the clocks
 
 
@@ -141,7 +141,8 @@ def _known_ranges(ranges: pl.DataFrame) -> pl.LazyFrame:
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     """Pairs the n-th ranges of each name and thread, if both traces have the same number of ranges of this name on this
-    thread. Returns `one` and `other` (the ids of the two ranges), apart_ns, and the times of the two ranges."""
+    thread. Returns `one` and `other` (the ids of the two ranges), apart_ns (the start of `one` minus the start of
+    `other`), and the times of the two ranges."""
     joined = _known_ranges(first).join(_known_ranges(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
@@ -174,8 +175,8 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # The two ranges contain the same code, so they overlap. They may begin far apart, if the thread was interrupted
-    # between the starts.
+    # Both ranges of a pair were recorded around the same code, so they overlap. But their starts may be far apart, if
+    # the thread was interrupted between them.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance

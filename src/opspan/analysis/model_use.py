@@ -54,11 +54,11 @@ def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> p
 def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
     """Returns the spans with the times when devices worked on them. If no device was used, the spans stay as they are.
 
-    A span ends with the last work that the host began in it, but not before the host left it. It begins when the host
-    entered it, so idle time before its first work counts, too. If devices still ran earlier work when the host entered
-    it, the span begins later: when this work was done, or with the span's own first work, whichever is earlier. Work
-    that the host began between two spans is in neither span. In each process, only the time from the first to the last
-    work of all spans counts.
+    The start of a span is when the host entered the span, so idle time before the first work counts, too. If devices
+    still ran earlier work then, the start is when this work was done, or when the span's own first work began,
+    whichever is earlier. The end of a span is when the last work that the host began in the span was done, but not
+    before the host left the span. Work that the host began between two spans is in neither span. In each process, only
+    the time from the first to the last work of all spans counts.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
@@ -80,9 +80,9 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
 
 def _add_begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
     """Returns the work with begun_ns: when the host began the op that launched the work. Only ops with a known cost
-    count. Without such an op, it is when the work was launched. If both are unknown for all work of a process, begun_ns
-    is the start of the work itself. If they are unknown for only some work, begun_ns is null: this work was launched
-    before the part of the run that was read."""
+    count. Without such an op, begun_ns is when the work was launched. If both times are unknown for all work of a
+    process, begun_ns is the start of the work itself. If they are unknown for only some work, begun_ns is null: this
+    work was launched before the part of the run that was read."""
     starts = trace.ranges["start_ns"].gather(owner.gather(work["range"]))
     begun = pl.DataFrame({"op_ns": starts, "call_ns": trace.calls["start_ns"].gather(work["call"])})
     rows = work.select(*PROCESS, "start_ns").hstack(begun.select(begun_ns=pl.coalesce("op_ns", "call_ns")))

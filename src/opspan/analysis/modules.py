@@ -1,4 +1,4 @@
-"""Finds the module of the model that a range belongs to.
+"""Finds, for each range, the module that it belongs to.
 
     modules_of(trace) -> the ranges with their modules, including modules from the log of torch.compile.
     modules(ranges) -> the ranges with the column module (Categorical): the name of the innermost module around the
@@ -121,9 +121,9 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
-    """Returns, for each span, whether the innermost range of a module around its start is of the same module. FSDP's
-    names begin at the module that it shards, not at the whole model. So the span's name is only the end of the range's
-    name."""
+    """Returns, for each span, whether the span begins in a range of the same module; only the innermost range of a
+    module counts. FSDP's names begin at the module that FSDP shards, not at the whole model. So names are the same if
+    the range's name ends with the span's name."""
     around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
     full_name = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")

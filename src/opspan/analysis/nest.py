@@ -39,7 +39,7 @@ _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("
 
 
 def thread_key(*frames: pl.DataFrame) -> tuple[pl.Expr, ...]:
-    """Returns THREAD_KEY for these frames, without `rank` and `pid` if they are the same in all rows."""
+    """Returns THREAD_KEY. Leaves out `rank` if it is the same in all rows of the frames, and likewise `pid`."""
     known = same(("rank", "pid"), *frames)
     return tuple(column for column in THREAD_KEY if column.meta.output_name() not in known)
 

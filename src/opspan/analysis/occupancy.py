@@ -5,8 +5,8 @@
 
 Occupancy is what the TensorBoard plugin calls estimated achieved occupancy. It is the number of blocks on a
 multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. The number of
-blocks is limited by what the device's compute capability allows on a multiprocessor: blocks, warps, registers and
-shared memory (LIMITS).
+blocks is limited by the warps, registers and shared memory of a multiprocessor, and by a limit on blocks itself. These
+depend on the device's compute capability (LIMITS).
 
 torch.profiler's files have both figures. The file's occupancy is taken if it is not 0. It is 0 for kernels with more
 than 48 KiB of shared memory, for example; in this case the occupancy is computed here. The file's blocks are taken only

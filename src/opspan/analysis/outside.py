@@ -1,4 +1,4 @@
-"""Sums the time of a process that is outside of its steps: start-up, time between steps, and time after them.
+"""Sums, for each process, the time outside of steps: start-up, time between steps, and time after the last step.
 
     outside(processes, steps) -> rank, pid, whole_ns (the whole time of the process), and the three parts outside of
         steps: startup_ns, between_ns, after_ns.

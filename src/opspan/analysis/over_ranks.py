@@ -23,10 +23,10 @@ A *place* is a device of a process, or a process if devices are unknown.
 - By torch's sequence number, if all rows of the group have one. Sends and receives are not matched by it, because each
   rank counts its own.
 - In order, if all places have the same number of rows of each kind and size. The n-th rows of each kind and size belong
-  together. Kinds that some place does not have are ignored.
+  together. A kind is ignored if any place lacks it.
 - By shifting. Files may begin and end at different times, so each place is compared with the place that has the most
-  rows. Their two sequences of kinds and sizes are shifted so that they agree where they overlap, and overlap as much as
-  possible. If several shifts agree, the clocks decide.
+  rows. The two places' sequences of kinds and sizes are shifted so that they agree where they overlap, and overlap as
+  much as possible. If several shifts agree, the clocks decide.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _is_apart() -> pl.Expr:
     """Returns, for each row, whether its match cannot be trusted: its group has no name, and of all rows with its key,
-    more than one in ten have a wrong match. So these rows belong to several groups. A match is wrong if it ended on one
-    device before it began on another device of the same rank."""
+    more than one in ten have a wrong match. So these rows belong to several groups. A match is wrong if one of
+    its rows ended before another one began, on two devices of the same rank."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()

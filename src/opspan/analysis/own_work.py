@@ -10,7 +10,7 @@ the opening there must be about as many ranges as in other steps. If the opening
 after it, the last one counts. The time before the own work does not belong to the step in two cases:
 
 - The step is the first step of a process or a session. Then this time is start-up.
-- No backward begins in this time, and this time is more than logging: a range in it was named by the program, or it has
+- No backward begins in this time, and this time is more than logging: it has a range that the program named, or it has
   at least half as many ranges as a step.
 
 In all other cases, such as logging, this time belongs to the step. If a step does not have the opening, all of its time
@@ -27,8 +27,8 @@ from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _OPENING = 16  # maximum number of names in an opening
-# The first names of the opening may be missing, because they may belong to the end of a loop. At least this many of the
-# opening's last names must come in order.
+# A step may lack the first names of the opening, because in other steps these may come from the end of the loop before.
+# At least this many of the opening's last names must come in order.
 _LEAST = 4
 _AS_MUCH = 0.9  # from the opening on, a step must have at least this share of the usual number of ranges
 _MANY = 0.5  # ranges before the opening are more than logging if they are at least this share of the usual number

@@ -86,8 +86,8 @@ def _rule(rule: str, name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
-    """Gives ranks new numbers and moves times. `ranks` has the new number of each old number; `shift_ns` is added to
-    the times."""
+    """Gives ranks new numbers and moves times. `ranks` maps old numbers to new ones; `shift_ns` is added to the
+    times."""
 
     def number(rank: pl.Expr) -> pl.Expr:
         return rank.replace(list(ranks), list(ranks.values()))

@@ -1,7 +1,7 @@
 """Cuts the critical path into pieces: wherever a range, a call or a wait begins or ends on the thread of the path.
 
-    cut(path, trace, waits, graph, at) -> the pieces: start_ns, end_ns, kind, range, work. Also an array: the row of the
-        first piece of each process, and at the end the number of all pieces.
+    cut(path, trace, waits, graph, at) -> the pieces: start_ns, end_ns, kind, range, work. The second result is an
+        array: the row of the first piece of each process, and at the end the number of all pieces.
 
 `path` comes from path.on_path. `at` (process, time_ns) has further moments at which to cut the path.
 """

@@ -1,8 +1,8 @@
-"""Finds which work waited for work of other streams. Some files state it; otherwise it is guessed from calls for events
-and from times.
+"""Finds which work waited for work of other streams. Some files state it. Otherwise it is guessed, from calls such as
+cudaStreamWaitEvent and from times.
 
-    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): `work` waited for `before`. Comes
-        from the waits for events that the tool recorded. If such a wait does not name its event, `before` is guessed.
+    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): `work` waited for `before`, by
+        the tool's records of waits for events. If a record does not name the event, `before` is guessed.
     wait_call_edges(trace, work, threads) -> work, before: guessed for files that have calls such as cudaStreamWaitEvent
         but do not say which work these calls wait for. Most files are like this.
     timing_edges(work) -> work, before: guessed from times.
@@ -10,11 +10,11 @@ and from times.
     last_ended(rows, work, by) -> for each row, the last work that ended at or before the row's until_ns.
 
 wait_call_edges assumes: a call tells a stream to wait. The next work that the thread of the call launches is the work
-that waits. It waits for work on another stream: for the last work that was launched there before the call.
+that waits. Of all work that was launched on other streams before the call, it waits for the last.
 
 timing_edges assumes that work B waited for work A of its process if two things are true. B began at most CLOSE after
-the end of A. And B began more than CLOSE after its launch, and after the end of all work that B is already known to
-have waited for.
+the end of A. When B began, more than CLOSE had passed since the launch of B, and since the end of all work that B is
+already known to have waited for.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ CLOSE = 20_000
 
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns pairs for recorded waits of streams for events. `work` is the first work that was launched on the waiting
-    stream after the wait; a wait without such work has no pair. `before` is the last work that was launched on the
-    event's stream before the event was recorded, or null. If the file does not name the event, `before` is guessed: it
-    is the last work of the process that ended before `work` began."""
+    """Returns a pair for each recorded wait of a stream for an event. `work` is the first work that was launched on
+    the waiting stream after the wait; a wait without such work has no pair. `before` is the last work that was launched
+    on the event's stream before the event was recorded, or null. If the file does not name the event, `before` is
+    guessed: of all work of the process that ended before `work` began, it is the last."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:

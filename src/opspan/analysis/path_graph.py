@@ -6,8 +6,7 @@ forward. docs/analysis.md, "path", has the rules.
 Work waits for the call that launched it, for the work before it on its stream, for events, and for other nodes of its
 CUDA graph. A thread does one thing after the other. At a *join*, a thread may also wait for something else: for the
 work that a call waits for, for another thread, or, if the launch queue is full, for the start of work (launch_queue).
-The graph has only the joins of a thread, because the times of everything else that the thread does follow from its
-joins.
+The graph has only the joins of a thread. From the joins, the times of everything else on the thread can be computed.
 """
 
 from __future__ import annotations
@@ -304,9 +303,9 @@ def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: p
 
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
-    """Adds `entry`: for a join with another thread, the last join of that thread until target_ns. At target_ns the
-    other thread may also be given something new to do. The join for this does not count if the wait is for the other
-    thread to be done."""
+    """Adds `entry`: for a join with another thread, the last join of that thread until target_ns. At target_ns, the
+    other thread may also get something new to do, which is a join, too. This join does not count if the wait is for the
+    other thread to be done."""
     targets = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})

@@ -5,8 +5,9 @@
     at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later.
     bound_by(work) -> for each row of work, the other work that it waited for last.
 
-Two rules are assumed. If another thread begins to do something after it was idle, the main thread told it to. If the
-other thread runs autograd or launches work, the main thread waits for it while the main thread does nothing itself.
+Two rules are assumed. If a thread other than the main thread begins to do something after it was idle, the main thread
+gave it something to do. If such a thread runs autograd or launches work while the main thread does nothing, the main
+thread waits for it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
-    """Returns, for each row, the number of its thread in `threads` (see path_graph.Graph), or NONE."""
+    """Returns, for each row, the row of its thread in `threads` (see path_graph.Graph), or NONE."""
     key = unlike(by, rows, threads)
     if not key:
         return np.zeros(rows.height, dtype=np.int64)

@@ -23,7 +23,7 @@ class Peaks:
     flops: Mapping[str, float]  # operations per second, for each type
     bandwidth: float | None  # bytes per second
     source: str
-    units: int | None = None  # number of multiprocessors, or of what the maker calls them
+    units: int | None = None  # number of multiprocessors, compute units (AMD) or cores (Intel, CPUs)
     may_be_part: bool = False  # a device of this name may be half of a card; it then has half of the units
 
     def of_products(self, type_: str | None) -> float | None:

@@ -4,7 +4,8 @@
 
 These ranges state a phase: ranges of kind backward and engine (backward), torch's Optimizer.step#... (optimizer) and
 enumerate(DataLoader)#... (data), and ranges that the program named after a phase. A range has the phase that it states
-itself, or that the nearest range around it with a phase states. If there is none, ops, modules and scripts are forward.
+itself. If it states none, it has the phase of the nearest range around it that states one. If there is no such range,
+ops, modules and scripts are forward.
 
 A step of a serving engine states the phase of everything inside it (`engine_labels`): prefill, decode, mixed (requests
 of both) or diffusion. This phase counts even if ranges inside the step are named forward, for example. If the label of

@@ -1,4 +1,4 @@
-"""Finds places in a step, such as the third aten::mm of its module, and the same places in the steps of another run.
+"""Finds places in a step, such as the third aten::mm of a module, and the same places in the steps of another run.
 
     number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value.
     placed(parts, steps, ranks) -> parts with:
@@ -36,8 +36,8 @@ Numbers = npt.NDArray[np.int64]
 
 
 def number_values(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the distinct values of several columns, and for each row the number of its value. Later groupings need to
-    hash only this number."""
+    """Returns the distinct values of several columns, and for each row, which of them it has, as a row number. Later
+    groupings need to hash only this number."""
     groups = rows.select(keys).with_columns(ROW.alias("row")).group_by(keys).agg("row")
     which = groups.select(number=ROW, row="row").explode("row").drop_nulls("row")
     return groups.select(keys), _put(which["row"], which["number"], rows.height)
@@ -66,7 +66,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
 
 
 def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns, for each row, the number of its step. If several steps contain the row, the one that began last
+    """Returns, for each row, its step's row in `steps`. If several steps contain the row, the one that began last
     counts."""
     pairs = within(parts, "start_ns", steps, PROCESS)
     order = steps.sort(*PROCESS, "start_ns")

@@ -16,7 +16,7 @@ from opspan.analysis.attention import Attention
 from opspan.analysis.op_cost import CostRule, Formula, OutputSize, Sizes, Values, Writes, elements
 from opspan.analysis.products import Convolution
 
-# Torch's numbers of types. An argument that names a type is recorded as such a number.
+# Torch has a number for each type. If an argument names a type, this number is recorded.
 _NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
 _FP4 = "float4_e2m1fn_x2"
 
@@ -48,8 +48,8 @@ def _with_type(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Returns whether there is one scale, or one for each row. This excludes packed types, which have a scale for each
-    block."""
+    """Returns whether each element surely has one value: there is one scale, or one for each row. Packed types have a
+    scale for each block."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -99,7 +99,7 @@ def _pair_of_products(sizes: Sizes, values: Values) -> int | None:
 
 
 def _linear_pointwise(sizes: Sizes, values: Values) -> int | None:
-    """Counts inputs times weights. The weights are argument 1 if the op has six arguments, otherwise argument 2."""
+    """Counts the operations. The weights are argument 1 if the op has six arguments, otherwise argument 2."""
     return of.weights(0, 1 if len(sizes) == 6 else 2)(sizes, values)
 
 

@@ -3,7 +3,8 @@
     matched(trace) -> Matches:
         of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; null if the compiler logged
             nothing about it; AMBIGUOUS if several rows fit and say different things.
-        calls: a row for each call of a kernel in a compiled graph. After these, the same rows again without a module:
+        calls: a row for each call of a kernel in a compiled graph. After these, the same rows again, with the module
+            null. The columns are:
             kernel: its name.
             lines, source_ops, stacks (lists of text, sorted, each text once). A stack is a line of the program, and
                 below it the functions around this line, the outermost first.
@@ -11,14 +12,14 @@
         inside (UInt32): for each row of ranges, the row of the range of compiled code that it runs in.
 
 A kernel is looked up by its name, among the compiled graphs of its rank. Several graphs may have a kernel of this name,
-and a graph may call it several times. In this case these things decide, in this order:
+and a graph may launch it several times. In this case these things decide, in this order:
 
     ## Call CompiledFxGraph KEY ##      the graph's key in torch's cache, unless it is None
     Torch-Compiled Region: 0/1          the compilation
     a backward range                    whether the graph is for the backward
     graph_0_ before a C++ kernel        the number of the graph
-    the kernels in the same call        the graph has all of them
-    the order in the call               if the graph has as many calls of the kernel as the trace
+    all kernels in the range ## Call    the graph has all of them
+    the order of equal kernels          if the graph launches as many of them as the range ## Call has
 
 Kernels of libraries, such as cuBLAS, have names that the compiler does not know. They belong to the range of an op
 right inside the call of the graph. For example, extern_kernels.mm is the compiler's name for the op aten::mm. Row
@@ -61,7 +62,7 @@ class Around(NamedTuple):
     key: str | None  # None: the kernels are not in the call of a graph
     compile_id: str | None
     is_backward: bool
-    number: int | None  # number of the graph
+    number: int | None  # the number that identifies the graph: 0 for graph_0_
     kernels: tuple[tuple[str, int], ...]  # each kernel, and how often it occurs
 
 
@@ -88,7 +89,7 @@ def matched(trace: Tables) -> Matches:
 
 
 def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
-    """Returns, for each range, the parts of its name: key, compilation, kernel, number of the graph. Each distinct name
+    """Returns, for each range, the parts of its name: key, compilation, kernel, the graph's number. Each distinct name
     is parsed once."""
     known = ranges["name"].unique().drop_nulls()
     rows = known.to_frame().with_columns(text=_col("name").cast(pl.String))
@@ -184,7 +185,7 @@ class _Index:
         self.kernels = known - self.externs
 
     def is_compiled(self, name: str) -> bool:
-        """Returns whether the compiler made a kernel of this name, by the name itself or by the compiler's log."""
+        """Returns whether the compiler made a kernel of this name, as the name itself or the compiler's log shows."""
         return fused_ops(name) is not None or name in self.kernels
 
     def resolve(self, around: Around) -> dict[str, list[int | None]]:
@@ -217,7 +218,7 @@ class _Index:
         return some[0] if all(self.says[call] == first for call in some) else some[0] % len(self.rows) + len(self.rows)
 
     def _fitting(self, around: Around) -> Sequence[int]:
-        """Returns the graphs that may be the one in which the kernels were launched."""
+        """Returns the graphs that may have launched the kernels."""
         graphs = self.graphs.get(around.rank, [])
         if around.key is None:
             return graphs

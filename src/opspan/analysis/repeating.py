@@ -3,14 +3,14 @@
 A *turn* is one repetition of a pattern. It may be a step, a layer or a part of these, so turns never count as steps.
 
     patterns(work) -> rank, pid, turns, turn_ns: for each process, how many turns there are, and their median time.
-    repeating(work) -> rank, pid, start_ns, end_ns: the turns of each process, on the busiest of its devices on which
-        anything repeats (at most 16 devices are tried).
+    repeating(work) -> rank, pid, start_ns, end_ns: for each process, the turns on one device: on the busiest device
+        on which anything repeats (at most 16 devices are tried).
     period(codes, lengths) -> the starts of turns, and how many kernels a regular turn has; None if nothing repeats.
 
 Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a sequence of a
 few kernels, that mostly comes again after the same number of kernels. This number is the *period*. A turn goes from one
-marker to the next. It is *regular* if it has as many kernels as the period, and is like the turn before or after it:
-nine in ten kernels are at the same positions. docs/analysis.md, "patterns", says when turns are a pattern.
+marker to the next. A turn is *regular* if its number of kernels is the period, and it is like the turn before or after
+it: nine in ten kernels are at the same positions. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) ->
     return turns.begins, turns.period
 
 
-# The next functions use columns of polars, not numpy. Making a Series of a numpy array would load numpy.ma, which takes
-# longer than the search itself.
+# Markers are columns of polars. Making a Series of a numpy array would load numpy.ma, which takes longer than the whole
+# search.
 
 
 def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
@@ -261,8 +261,8 @@ def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Tu
     some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
-    # Irregular turns have missing or additional kernels. If these come after the new start, it is found by counting
-    # from the old start (`ahead`), otherwise by counting back from the end of the turn (`back`).
+    # Irregular turns have missing or additional kernels. If these kernels come after the new start, the new start
+    # is found by counting from the old start (`ahead`), otherwise by counting back from the end of the turn (`back`).
     ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
     few = np.arange(min(_TOLD_BY, turns.period - later))
     places = ahead[:, None] + few

@@ -1,5 +1,5 @@
-"""Replays the graph of `path` from the start forward: computes when work and processes would start and end if some
-times changed.
+"""Replays the graph of `path` from the start forward: computes when work would start and end, and when processes would
+end, if some times changed.
 
     replay(weights, host, graph, is_free, meetings) -> Replay.
     Weights: the factors by which the times and delays of work change.
@@ -45,8 +45,8 @@ class Weights:
 class Replay:
     begun: pl.Series  # the start of each row of work
     end: pl.Series  # the end of each row of work
-    # for each join: how much later its thread goes on, because waits changed, than its clock in `Host` says; one more
-    # value, 0, is for the row number NONE (no join)
+    # for each join: by how much changed waits delay the thread after the join, compared with the thread's clock in
+    # `Host`; one more value, 0, is for the row number NONE (no join)
     shift: pl.Series
     ends: pl.Series  # the end of each process
     weights: Weights
@@ -129,8 +129,8 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns two columns for the rows of work. `meeting`: the number of the collective. `tail_ns`: how long the work
-    goes on after the kernels of all ranks have begun."""
+    """Returns two columns for the rows of work. `meeting` identifies the collective, or is null. `tail_ns` is how long
+    the work goes on after the kernels of all ranks have begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
@@ -168,8 +168,8 @@ def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
 
 
 def _ends(graph: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
-    """Returns when each process ends: when its main thread and all of its work are done, plus the measured time from
-    then to its end, multiplied by `unknown`."""
+    """Returns when each process ends. First, its main thread and all of its work must be done. The measured time from
+    then to the end of the process is multiplied by `unknown`, and added."""
     processes = graph.processes
     work = pl.DataFrame({"process": graph.work["process"], "end": end})
     last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")

@@ -1,8 +1,9 @@
-"""Finds the captured launches that the work of each replay of a CUDA graph repeats.
+"""Finds, for each replay of a CUDA graph, the captured launches that the replay's work repeats.
 
     replays(trace) -> a row for each call that launched a graph and whose work was recorded: call, start_ns, range, rank
-        and pid (of the call). Also lists with one value for each piece of its work, in the order in which the work
-        began: work (its row), `what` and kind. Calls whose captured launches are already known are left out.
+        and pid (of the call). The columns work (row of the work), what (see `what`) and kind are lists with one value
+        for each piece of the call's work, in the order in which the work began. Calls whose captured launches are
+        already known are left out.
     matches(replays, lists) -> for each replay a Match, or None if it fits nowhere:
         first: row of the captured launch that its first work repeats; the next work repeats the next row.
         how: how this row was found. A place is a sequence of captured launches that fits the replay.
@@ -10,7 +11,7 @@
             "capture": several places have these names, and only one of them is a whole capture.
             "batch size": several places fit, and one of them was captured for the batch size of the replay's step.
             "order": the step has as many replays as a recording has captures, and each replay fits the capture at the
-                same position. Also if only one place fits, but its names were not compared.
+                same position. This value also stands for a single place that fits, if its names were not compared.
             "ambiguous": several places fit, and nothing tells which. `first` is one of them.
         places: all rows that `first` might be. If the batch size is known, only places that were captured for it.
         is_named: whether names were compared, and not only kinds.
@@ -100,11 +101,11 @@ class LaunchList(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """The places at which a replay fits: rows where a sequence of captured launches that fits it begins."""
+    """The places at which a replay fits. A place is the first row of a sequence of captured launches."""
 
     places: tuple[int, ...]
     sized: tuple[int, ...]  # the places that were captured for the replay's batch size; all places if it is unknown
-    runs: int  # the number of places that have the names of the replay
+    runs: int  # how many places have the names of the replay's work
     is_named: bool  # whether names were compared, and no place was left out
 
 
@@ -185,8 +186,8 @@ def _chosen(fits: Fits, in_order: int | None) -> Match | None:
 def _of_batch_size(
     replay: Launched, places: Mapping[int, tuple[int, ...]], lists: Sequence[LaunchList]
 ) -> Mapping[int, tuple[int, ...]]:
-    """Returns the places that were captured for the replay's batch size. Engines pad a batch to the next size that they
-    captured, so this is the smallest captured size that is large enough. Returns all places if there is none."""
+    """Returns the places that were captured for the replay's batch size. Engines pad a batch to the next captured size,
+    so the smallest captured size that is large enough counts. If no size is large enough, returns all places."""
     sizes = {size for number in places if (size := lists[number].batch_size) is not None}
     large_enough = [size for size in sizes if replay.batch_size is not None and size >= replay.batch_size]
     if not large_enough:
@@ -217,8 +218,8 @@ def replays(trace: Tables) -> pl.DataFrame:
         _col("kind").cast(pl.String),
         begun_ns="start_ns",
         what=what(pl.coalesce("full_name", "name").cast(pl.String), _col("kind").cast(pl.String)),
-        # The captured launch of the work is known already: the tool itself stated the range in which it was captured,
-        # or the trace was saved after it was found.
+        # A captured launch may be known already, because the tool itself stated the range of the capture, or because
+        # the trace was saved after `matches` had found the launch.
         is_known=_col("range").ne_missing(_col("launch_range")) | _col("replay").is_not_null(),
         work=pl.int_range(pl.len(), dtype=ROW_NUMBER),
     )

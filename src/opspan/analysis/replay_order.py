@@ -33,14 +33,14 @@ class Order:
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known
     is_alone: Flags  # whether the launch is unknown, but `bound` is known
-    # The other work that the work waited for, besides `bound`; NONE if there is none. If there are several, it is
-    # negative: the number of the first row in `others`, times -1.
+    # The other work that the work waited for, besides `bound`; NONE if there is none. If there are several, the
+    # value is -1 times the number of a row in `others`: of the first row of their list.
     other: Ints
     # Linked lists, one for each row of work that waited for several others besides `bound`. Each row has `other` (a row
     # of work) and `next` (the next row of the list, or NONE). Row numbers in `others` go on after the last row of work.
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
-    joins: Ints  # numbers of joins; each join comes after all joins that it waited for
+    joins: Ints  # row numbers of joins; each join comes after all joins that it waited for
     work_between: Ints  # for each of `joins`: how many pieces of work begin between the previous join and this one
 
 

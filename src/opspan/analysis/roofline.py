@@ -1,4 +1,4 @@
-"""Compares how long ops took with the least time that their costs take on the devices that they ran on.
+"""Compares how long ops took with the least time that their costs take on the same devices.
 
     parts(trace, costs, user_peaks) -> Roofline:
         rows: one for each op with a cost, and for all other time one for each range, with:
@@ -79,8 +79,8 @@ def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Corrects the type of fp32 products whose kernels ran on tensor cores, or may have done so, because tensor cores
-    do not compute in fp32. If the name of a kernel has a type, this type is taken, because the op may contain casts.
+    """Corrects the type of fp32 products whose kernels ran, or may have run, on tensor cores. Tensor cores do not
+    compute in fp32. If the name of a kernel has a type, this type is taken, because the op may contain casts.
     Otherwise it is tf32 on NVIDIA's devices. If neither the trace nor the name has a type, the type is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():

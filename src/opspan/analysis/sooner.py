@@ -4,8 +4,8 @@
     with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes.
 
 The launch of some work is not in the file. If this work begins within path_events.CLOSE of the end of other work, and
-its device cannot have waited for the host, it is taken to have waited for that work. Otherwise, the main thread is
-assumed to have launched it when it began, or earlier (`_launched_early`).
+its device cannot have waited for the host, this work is taken to have waited for the other work. Otherwise, the main
+thread is assumed to have launched this work when it began, or earlier (`_launched_early`).
 
 Waits that the change does not touch remain. So a late host does not delay a device that has work in its queue. A host
 that does not wait for its device runs ahead of it, up to the limit of the launch queue if this is known. If the kernels
@@ -78,8 +78,8 @@ def _weights(changed: pl.DataFrame, graph: Graph) -> Weights:
 
 
 def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
-    """Adds the number of each stretch's thread. If a thread occurs in several cycles (files of one process), it has a
-    number in each."""
+    """Adds `thread`, the row of each stretch's thread in Graph.threads. If the thread occurs in several cycles (files
+    of one process), only cycles that overlap the stretch count."""
     times = graph.processes.select("process", from_ns="start_ns", to_ns="end_ns")
     threads = graph.threads.join(times, on="process")
     rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=THREAD, nulls_equal=True)
@@ -117,7 +117,7 @@ def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> G
     """Returns the graph with guessed launches for work whose launch is not in the file.
 
     `is_paced` says for each row of Graph.work whether its device may have waited for the host. If so, and the launch is
-    unknown, the work is assumed to be launched when it began.
+    unknown, the work is assumed to be launched when it began, or earlier (`_launched_early`).
     """
     work = graph.work
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))

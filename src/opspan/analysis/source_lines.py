@@ -7,12 +7,12 @@
     line_texts(trace) -> for each row of ranges, and for each row of work, its lines as one text like this
 
 `count` is the number of kernels, copies and fills that a line has a share of. `ranges` is the number of ranges that it
-has a share of. With `names`, three things count: ranges of these names, ranges inside them, and the work that these and
-those launched.
+has a share of. With `names`, only three things count: ranges of these names, all ranges inside them, and work that was
+launched in any of these ranges.
 
 A compiled kernel has the lines and ops that torch.compile logged (`provenance`). Its time is divided into equal parts,
 one for each of its different lines, or ops. Remaining nanoseconds go to the first lines, one each. So the sums over all
-lines are the time of all kernels. In eager code, the line is that of the innermost function that is not in torch, and
+lines are the time of all kernels. In eager code, the line is that of the innermost function outside of torch, and
 the op is the range itself. The row UNKNOWN has all times whose line or op is not known. The row UNCERTAIN has the times
 of compiled kernels for which several logged calls with different lines fit.
 """
@@ -82,9 +82,9 @@ def _texts(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series,
 
 
 def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
-    """Returns, for each range, the innermost line around it that is not in torch, such as: model.py:12 forward.
-    `inside` is the row of the compiled code around each range. Inside compiled code, only lines of functions that the
-    code itself called count: the line that called the compiled code is not where the code came from."""
+    """Returns, for each range, the innermost line of the program around it, such as model.py:12 forward. Lines in torch
+    do not count. `inside` is the row of the compiled code around each range. Inside compiled code, a line counts only
+    if the compiled code called its function: the compiled code does not come from the line that called it."""
     ranges = trace.ranges
     function, tree = frames(ranges, trace.functions)
     known = tree["name"].unique().drop_nulls().to_frame().with_columns(text=_col("name").cast(pl.String))

@@ -13,7 +13,7 @@ without a start, an end or a length cover nothing. `by` are the columns that sep
 device or a process; null is a value like any other.
 
 The overlap of two sets of stretches is the time that the first covers, plus the time that the second covers, minus the
-time that both cover together. So utilisation, overlaps and breakdowns need only `union`.
+time of their union. So utilisation, overlaps and breakdowns need only `union`.
 """
 
 from __future__ import annotations

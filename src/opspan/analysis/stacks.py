@@ -44,10 +44,11 @@ def depths(parent: pl.Series) -> pl.Series:
 
 def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("frame",)) -> Iterator[pl.DataFrame]:
     """Yields a frame for each level, the outermost first, with a row for each stack: stack (its number), parent (the
-    stack around it, or null), root, the keys, level, and the sums. Rows with the same parent stack and equal keys are
-    in one stack. The sums are over the rows of the stack itself.
+    stack around it, or null), root (a number for each tree, such as each thread), the keys, level, and the sums. Rows
+    with the same root, the same parent stack and equal keys are in one stack. The sums are over the rows of the stack
+    itself.
 
-    `rows` have row, parent (a row, which must exist), depth, root, the keys, and the columns that are summed.
+    `rows` have row, parent (a row, which must exist, or null), depth, root, the keys, and the columns that are summed.
     """
     count = 0
     # the rows of the level above, and the stack that each is in

@@ -1,13 +1,13 @@
-"""Computes the time that each step took until all that it launched was done; the host may be done much earlier.
+"""Computes how long each step took until all of its work was done; the host may be done much earlier.
 
     until_done(steps, calls, work) -> the steps in the same order, with took_ns and done_ns (when the step was done).
     with_outliers(until_done) -> the same, with is_outlier: whether the step made the run longer.
 
-A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins at
-its own start, or when the step before was done, whichever is later. Of all steps of the process that ended before this
-step began, the step before is the one that ended last. So the times of steps that follow each other add up to the time
-in which at least one of them was not done. If each step's work ends before the step, these times are those of the host.
-Work without a call counts as launched when it began. Work must be attributed (`launches`) first.
+A step is done when the step and all work that was launched in the step have ended. Its time begins at its own start, or
+when the step before was done, whichever is later. The step before is, of all the process's steps that ended before this
+step began, the last to end. So the times of steps that follow each other add up to the time in which at least one of
+them was not done. If each step's work ends before the step, these times are those of the host. Work without a call
+counts as launched when it began. Work must be attributed (`launches`) first.
 
 An outlier is a step that took long until it was done. A step that is long only on the host does not count: a host that
 runs ahead of its device has to wait when the launch queue is full, which does not make the run longer.
