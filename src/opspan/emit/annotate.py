@@ -4,8 +4,8 @@ A range around plain code is pushed and popped on its thread, so that it nests w
 generator may pause while other code runs on its thread. So the range around it is not on the thread's stack. This range
 has an id, and is ended by this id.
 
-torch.compile may trace every function that user code calls. So each of our functions begins with `if compiling()`, and
-returns there while torch.compile traces it. The code after that is never traced.
+torch.compile may trace every function that user code calls. So these functions call `compiling()` first, and return at
+once while torch.compile traces them. Only wrappers of async generators do not call `compiling()`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def annotate(
     """Put a range of your own around a `with` block or a function, for whichever tool is listening.
 
     Functions, coroutine functions, generators and async generators can be decorated. In a coroutine prefer `async
-    with`, because a plain `with` that awaits inside is pushed on the thread's stack, where other tasks push as well.
+    with`. A plain `with` pushes its range on the thread's stack, and other tasks may push there during an `await`.
     Without a tool or a session, a range costs almost nothing.
 
     Args:
@@ -170,7 +170,8 @@ def annotate(
         return Annotation(None)(name)
     if category is not None and not isinstance(category, str):
         raise TypeError(f"a category is text, not {type(category).__name__}")
-    # color_of and payload_of are skipped for speed: most annotations have only a name, and each block creates one.
+    # For speed, color_of and payload_of are skipped if they are not needed: a program may create an annotation for each
+    # block, and most annotations have only a name.
     kind = of_torch(Annotation) if "torch" in sys.modules else Annotation
     if color is None and payload is None:
         return kind(name, 0, category)

@@ -116,7 +116,7 @@ def read_line(connection: socket.socket, seconds: float) -> bytes:
 
 
 def send(connection: socket.socket, line: bytes) -> None:
-    """Sends a line. If the other side is gone, the program gets no SIGPIPE."""
+    """Sends a line. If the other side is gone, there is neither an error nor a SIGPIPE."""
     with contextlib.suppress(OSError):
         connection.settimeout(5)
         while line:

@@ -2,11 +2,11 @@
 
 torch writes entries about each compilation to the logger `torch.__trace`, if this logger has a handler. If TORCH_TRACE
 is set, torch's own handler writes the entries to a file. This module adds a handler that keeps the entries about
-kernels and compilations. Each entry becomes one or more marks:
+kernels and compilations. Each entry becomes one or more marks with pieces of its JSON:
 
-    torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     piece 1 of 3 of entry 7: base64 of zlib of JSON
+    {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}     the JSON of an entry
+    torch.compile log 7 1/3 eNqrVkrLz1eyUkpKLFKqBQ...     a mark: entry 7, piece 1 of 3 of base64 of zlib of the JSON
     torch.compile log 7 1/3 earlier eNqrVkrLz1ey...       the same piece, sent after the compilation
-        {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
 When a session begins to label, it also gets the earlier entries that it lacks. A program mostly compiles in its first
 steps, and a tool may collect only later steps.
@@ -296,7 +296,7 @@ def _as_logged(entry: dict[str, Any]) -> str:
 
 
 def _mark(text: str, to: int) -> None:
-    # ref_of without its cache, which is for names that repeat. These long texts do not.
+    # Skip the cache of ref_of: it is for names that repeat, and these long texts do not repeat.
     ranges.mark(ranges.ref_of.__wrapped__(text), to)
 
 

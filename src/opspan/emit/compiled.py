@@ -38,8 +38,8 @@ def has_old_compiler() -> bool:
 
 
 def skip_functions_of(*modules: ModuleType) -> None:
-    """Keeps older releases of torch.compile from compiling the functions of these modules separately. They do so with
-    every function that gets a module or a tensor, and a strict export allows only one compiled function."""
+    """Keeps torch.compile from compiling the functions of these modules separately. Without this, releases before 2.12
+    compile every function that gets a module or a tensor, but a strict export allows only one compiled function."""
     skip = _skip_code()
     if skip is None:
         return
@@ -51,7 +51,7 @@ def skip_functions_of(*modules: ModuleType) -> None:
 
 
 def _skip_code() -> Callable[[CodeType], object] | None:
-    """Returns torch's function that excludes code from compilation. None: none is known, or needed."""
+    """Returns torch's function that excludes code from compilation, or None if it is not known or not needed."""
     import torch
 
     frames = torch._C._dynamo.eval_frame
@@ -78,8 +78,8 @@ _of_torch: dict[type, type] = {}
 def of_torch(kind: type[T]) -> type[T]:
     """Returns `kind` itself, or, once torch is imported, a subclass of `kind` and of torch's record_function.
 
-    torch.compile can enter an object from outside of the compiled code only if the object is a record_function. Then
-    torch.compile reads only `name` and `args` of the object.
+    Compiled code may enter an object that was created outside of it. torch.compile supports this only if the object is
+    a record_function. Then torch.compile reads only the object's `name` and `args`.
     """
     subclass = _of_torch.get(kind)
     if subclass is None:

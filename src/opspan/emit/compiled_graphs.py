@@ -29,7 +29,7 @@ _DEEPEST: Final = 16  # the most frames between the log handler and the function
 
 
 def modules_of_graph(name: str) -> dict[str, Any] | None:
-    """Returns the module of each node, or None if the modules are not known."""
+    """Returns the modules of a graph in the form that is shown above, or None if none of its nodes has a module."""
     which, functions = _WRITERS.get(name, ("", ()))
     frame = _caller(functions)
     if frame is None:

@@ -1,7 +1,8 @@
-"""Copies a rolling recording, when the program asks for a copy, or after an exception, a signal or a slow step.
+"""Copies a rolling recording when the program asks for a copy, after an exception, a signal or a slow step, or at exit.
 
-A dump is a folder of captures, like the folder of any recording. It appears complete or not at all. A failed automatic
-dump causes only a warning, because the program has done nothing wrong.
+A rolling recording keeps only its last part. A dump is such a copy: a folder of captures, like the folder of any
+recording. It appears complete or not at all. A failed automatic dump causes only a warning, because the program has
+done nothing wrong.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Dumping:
         self._steps_left = 0  # steps until a slow step may be dumped again
 
     def check(self) -> None:
-        """Raises an error before the recording begins if dumps cannot be written."""
+        """Raises an error if a signal is a reason for dumps, but the handler of SIGUSR2 cannot be set."""
         if SIGNAL not in self.on:
             return
         if signal.getsignal(signal.SIGUSR2) is None:

@@ -1,4 +1,4 @@
-"""Records the ranges of torch._C._profiler._RecordFunctionFast, which compiled programs and Dynamo make.
+"""Records the ranges that compiled programs and Dynamo make with the class torch._C._profiler._RecordFunctionFast.
 
 torch's class begins a range only while torch's own profiler is on. The class cannot have subclasses, but torch looks it
 up by its name each time. So this name stands for a class of ours while sessions are on.

@@ -19,8 +19,8 @@ class emit_itt(Emitter):  # noqa: N801  # torch's name
         enabled: if False, nothing is labelled.
         record_shapes: add the sizes of the inputs to each label.
         modules: add a task for every call of a nn.Module.
-        compiled: add what torch.compile says about its kernels: the ops and source lines that each of them was made
-            from, and why it compiled again (docs/compiled.md).
+        compiled: add what torch.compile says: the ops and source lines that each of its kernels was made from, and why
+            it compiled again (docs/compiled.md).
         labels: "task" writes the op's name; ids and sizes are metadata, and backward ops are related to forward ops.
             "text" writes everything into the name, for readers that lose metadata. "torch" writes the bare name, as
             torch's emit_itt does. "auto" is "task".

@@ -82,7 +82,7 @@ class _Listener:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                if self._over.wait(1):  # else no descriptor is free for now: try again
+                if self._over.wait(1):  # otherwise no descriptor is free at the moment: try again
                     return
                 continue
             try:
@@ -141,8 +141,8 @@ class _Listener:
 
 
 def _short_parent() -> Path | None:
-    """Returns None, which stands for the usual folder for temporary files. Returns /tmp if the path of a socket in the
-    usual folder could exceed the limit of 107 bytes."""
+    """Returns None for the usual folder for temporary files, or /tmp if the path of a socket in the usual folder could
+    exceed the limit of 107 bytes."""
     return None if len(os.fsencode(tempfile.gettempdir())) < 64 else Path("/tmp")
 
 

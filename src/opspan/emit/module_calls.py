@@ -1,9 +1,9 @@
-"""Adds two calls of ours to every call of an nn.Module, by changing the code of the function that runs all these calls.
+"""Runs two functions of ours in every call of an nn.Module, by changing the code through which modules are called.
 
-The function is `nn.Module._wrapped_call_impl`, which is also `nn.Module.__call__`. The function object stays, because
-torch.fx and Dynamo keep references to it from their import on. Dynamo skips exactly this function, so there is no graph
-break and no recompiling, and strict export works. A program may still replace `nn.Module.__call__`. Global forward
-hooks are not used, because they would change what Dynamo does, and cost more.
+It is the code of `nn.Module._wrapped_call_impl`, which is also `nn.Module.__call__`. The function object stays, because
+torch.fx and Dynamo keep references to it from their import on. Dynamo usually skips this function (see `_OURS`), so
+there is no graph break and no recompiling, and strict export works. A program may still replace `nn.Module.__call__`.
+Global forward hooks are not used, because they would change what Dynamo does, and cost more.
 
 The new code does what torch's code does in the same number of frames. So the recursion limit allows as many nested
 calls as before. The new code has torch's file and line, because Dynamo looks at the file, and people read tracebacks.
@@ -46,9 +46,10 @@ _around: CodeType
 
 
 def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -> bool:
-    """Makes each call of a module begin with `enter(module, inputs)`. If this returns a value, the call ends with
-    `leave(value, outputs)` on the same thread. `outputs` is None after an exception. Neither function may raise. Every
-    call of `start` must pass the same two functions. Returns False if this torch calls modules in an unknown way."""
+    """Makes each call of a module begin with `enter(module, inputs)`. If `enter` returns a value other than None, the
+    call ends with `leave(value, outputs)` on the same thread. `outputs` is None after an exception. Neither function
+    may raise. `start` must always get the same two functions. Returns False if this torch calls modules in an unknown
+    way."""
     global _function, _before, _around
     if _function is None:
         from torch.nn import Module
@@ -65,7 +66,7 @@ def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -
 
 
 def stop() -> None:
-    """Stops the calls of `enter`. Calls that have begun still call `leave`."""
+    """Makes new calls of modules run without `enter` and `leave`. Calls that have begun still end with `leave`."""
     if _function is not None and _function.__code__ is _around:
         _function.__code__ = _before
 

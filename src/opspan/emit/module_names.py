@@ -1,7 +1,7 @@
 """Finds qualified names of modules, such as `MLP.layers.0`, at their first call, without running code of the program.
 
-A module may define methods such as `__getattr__`, `__eq__` or `__len__`, and properties, that raise, take long or count
-calls. So everything is read from the dictionary of the object itself.
+Properties of a module, and methods such as `__getattr__`, `__eq__` or `__len__`, may be code of the program that raises
+errors, takes long or counts calls. So everything is read from the dictionary of the object itself.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from opspan.emit.thread_tags import ThreadTags
 
 DEEPEST: Final = 4  # levels of modules that get labels. A deeper module has the label of the module around it
 _MARK: Final = "opspan.module"
-_MOST_VALUES: Final = 256  # the most inputs or outputs of a module that are searched for a tensor
+_MOST_VALUES: Final = 256  # the search for a tensor stops after this many inputs or outputs of a module
 
 
 class ModuleTags:

@@ -44,7 +44,7 @@ _UNKNOWN: Final = (
 )
 
 _local = threading.local()
-_is_compiling: Callable[[], bool]  # torch.compiler's. It also returns True in code that the compiler itself runs
+_is_compiling: Callable[[], bool]  # torch.compiler.is_compiling. Also returns True in code that the compiler runs
 _names: Names
 _to = 0  # the sinks that get modules, as bits
 _watcher: Watcher | None = None
@@ -100,7 +100,7 @@ def _stop() -> None:
 def _enter(module: Any, inputs: object) -> _Frame | None:
     frame = None
     try:
-        if _is_compiling() or not (_to or _watcher):  # the last session ended after this call began
+        if _is_compiling() or not (_to or _watcher):  # second case: the last session ended after this call began
             return None
         stack = _stack()
         ref, name = _names.get(module) or _names.learn(module, stack[0].module if stack else None)

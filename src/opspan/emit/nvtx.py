@@ -19,8 +19,8 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
         enabled: if False, nothing is labelled.
         record_shapes: add the sizes of the inputs to each label.
         modules: add a range for every call of a nn.Module.
-        compiled: add what torch.compile says about its kernels: the ops and source lines that each of them was made
-            from, and why it compiled again (docs/compiled.md).
+        compiled: add what torch.compile says: the ops and source lines that each of its kernels was made from, and why
+            it compiled again (docs/compiled.md).
         labels: "schema" and "payload" write the op's name, and its numbers as a payload. "text" writes everything into
             the name. "torch" writes exactly the text of torch's emit_nvtx; of an `annotate` only the name is written,
             and `stats.fields_dropped` counts the annotations that lose something. "auto" is "schema" if the tool

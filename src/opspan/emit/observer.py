@@ -36,7 +36,8 @@ class Observer:
     ) -> None:
         """Loads the library from `descriptor`, which stays open, as libraries.load requires. `path` is the final path
         of the file. If the file is not there yet, `lies_at` is its present path. For a ready-made observer, `torch` is
-        the installed torch, which is compared before the library uses anything of torch."""
+        the installed torch. It must be the torch that the library was built for; this is checked before the library
+        uses anything of torch."""
         try:
             library = libraries.load(lies_at or path, descriptor)
             version = library.opspan_observer_abi()

@@ -41,8 +41,8 @@ OPTIONS: Final = (
 _LOG: Final = "build.log"
 
 T = TypeVar("T")
-# A function that loads a checked file. Its arguments are the file's final path, where the file may not be yet, the
-# descriptor, and the present path.
+# A function that loads a checked file. Its arguments are the file's final path, its descriptor, and its present path.
+# The file may not be at its final path yet.
 Loader = Callable[[Path, int, Path], T]
 
 
@@ -56,8 +56,8 @@ class CacheEntry:
 
 
 def find(torch: Torch) -> CacheEntry:
-    """Returns a good observer for this torch from the cache. It must be one that this machine's compiler built. Without
-    a compiler, it may be one that any compiler built."""
+    """Looks in the cache for a whole observer for this torch. If this machine has a compiler, only an observer that
+    this compiler built counts, otherwise any observer."""
     try:
         folder = private_files.check_folder(private_files.cache_folder())
         cxx = compiler.find()
@@ -79,7 +79,7 @@ def find(torch: Torch) -> CacheEntry:
 
 
 def cached(torch: Torch) -> Path | None:
-    """Returns the path of a good observer for this torch in the cache."""
+    """Returns the path of the observer that `find` finds, or None."""
     entry = find(torch)
     if entry.path is not None:
         os.close(entry.descriptor)
@@ -87,10 +87,10 @@ def cached(torch: Torch) -> Path | None:
 
 
 def stale(torch: Torch) -> list[Path]:
-    """Returns cached observers that have become useless, because they are truncated, or because they are for another
-    version of opspan, or of the torch in this folder.
+    """Returns the useless observers in the cache. An observer is useless if its file is truncated, or if it was built
+    for this folder of torch, but for another version of torch or of opspan.
 
-    Environments share the cache. Good observers for the torch of another environment are not returned.
+    Environments share the cache. Whole observers for the torch of another environment are not returned.
     """
     good = _prefix(torch)
     ours = f"observer-{_environment(torch)}-"

@@ -1,7 +1,7 @@
 """Begins and ends a recording that another process asks for, and collects notes about this recording.
 
-If steps are recorded, the program's thread only turns labelling on and off, between two steps. All other work is done
-on opspan's own thread.
+If steps are recorded, the program's thread only counts them, makes their ranges, and turns labelling on and off. All
+other work is done on opspan's own thread.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _DOING: Final = "labelling phases"
 
 
 def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
-    """Starts labelling. To stop, the caller closes the returned stack. Phases that are open at the stop end later, on
-    their threads. If `named` is not set, phases get no labels, and backward passes are noted only for `module_tags`."""
+    """Starts labelling. To stop, the caller closes the returned stack. A phase that is open then ends later, on its
+    thread. If `named` is not set, phases get no labels, and backward passes are noted only for `module_tags`."""
     from torch import autograd
     from torch.optim import optimizer
     from torch.utils.data import dataloader
@@ -101,8 +101,8 @@ class _Backward:
         self._tags.cut(depth)
 
     def _node_elsewhere(self, root: Any) -> Any:
-        """Returns the node of a tensor, or None if the tensor is certainly on the CPU. For a subclass of Tensor that is
-        not certain, because reading its device would run code of the program."""
+        """Returns the node of a tensor, or None if the tensor is certainly on the CPU. This is never certain for a
+        subclass of Tensor, because reading the device would run code of the program."""
         if not issubclass(type(root), self._tensor):
             return None
         with self._bare():

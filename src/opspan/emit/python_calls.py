@@ -1,9 +1,9 @@
-"""Records every call of a Python function, through Python's profile function. The code that writes the calls is in
-native/sinks/python_calls.cpp.
+"""Records every call of a Python function, and of a C function that Python calls, through Python's profile function.
+The code that writes the calls is in native/sinks/python_calls.cpp.
 
-Each thread has one slot for a profile function. If another profiler has the slot, opspan records no calls. While opspan
-has the slot, sys.getprofile() returns `_join`. Python calls `_join` in each thread that starts, and after another
-profiler has given the slot back.
+Each thread has one slot for a profile function. If another profiler has the slot of the thread that starts the
+recording, or of new threads, opspan records no calls. While opspan has the slot, sys.getprofile() returns `_join`.
+Python calls `_join` in each thread that starts, and after another profiler has given the slot back.
 """
 
 from __future__ import annotations

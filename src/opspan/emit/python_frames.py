@@ -1,5 +1,5 @@
-"""Loads the library that reads the stacks of this Python. Each release of CPython stores frames in another way, so
-there is a library for each release (native/frames)."""
+"""Loads the library that reads the stacks of this Python. Each release of CPython stores frames differently, so there
+is a library for each release (native/frames)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def is_known() -> bool:
 
 @functools.cache
 def _load() -> tuple[int | None, str]:
-    """Returns the address of the library's functions and an empty text, or None and why there are none."""
+    """Returns the address of the library's functions and an empty text. If the library cannot be used, returns None
+    and the reason."""
     if not is_known():
         return None, f"they are for {RELEASES}"
     path = libraries.frames(f"cp{sys.version_info[0]}{sys.version_info[1]}")

@@ -130,8 +130,8 @@ def set_open(to: int, on: bool) -> None:
 
 
 def refresh() -> int:
-    """Looks for listeners again, and returns them as bits of sinks. Call it once a session has found
-    a tool, or torch has been imported."""
+    """Looks for listeners again, and returns them as bits of sinks. Call it after a session has found a tool, and after
+    torch has been imported."""
     global _to, _push, _pop, _mark, _range_start, _range_end
     native = sinks.load()
     if native is None:

@@ -56,11 +56,11 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         overloads: record the name of each op's overload.
         device: record what runs on devices, with torch.profiler.
         modules: record a range for every call of a nn.Module.
-        compiled: record what torch.compile says about its kernels: the ops and source lines that each of them was made
-            from, and why it compiled again (docs/compiled.md).
+        compiled: record what torch.compile says: the ops and source lines that each of its kernels was made from, and
+            why it compiled again (docs/compiled.md).
         schedule: which steps to record; call `step()` after each training step.
-        keep: keep only the last part of the recording, such as "30s", "2GB" or "50 steps", for as long as the job runs.
-            `dump` copies this part.
+        keep: how much of the recording to keep while the job runs, such as "30s", "2GB" or "50 steps". Older parts are
+            dropped. `dump` copies what is kept.
         dump_to: a folder for automatic copies.
         dump_on: when these copies are made: "exception", "signal" (SIGUSR2), "slow step" or "exit".
         slow: a step is slow if it takes this many times the median.
@@ -172,7 +172,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     @property
     def file(self) -> Path | None:
-        """The file in `path` that belongs to the process that entered the recording."""
+        """The file in `path` that belongs to the process that entered the recording. With `keep`, the newest file."""
         return self._recording.file
 
     @property

@@ -22,7 +22,7 @@ from opspan.emit.compiled import compiling, has_old_compiler, torchs_range
 from opspan.emit.ranges import Ref
 
 _WITHOUT_OVERRIDES: Final = torch._C.DisableTorchFunctionSubclass  # overrides make the end of a range slow
-# Older releases of torch.compile ignore ranges, and cannot compile a `__new__` that returns one of torch's.
+# Older releases of torch.compile ignore ranges, and cannot compile a `__new__` that returns a range of torch.
 _IGNORES_RANGES: Final = has_old_compiler()
 _NOT_COPIED: Final = ("_ref", "run_callbacks_on_exit")
 _enter: Any = torch.ops.profiler._record_function_enter_new.default
@@ -90,7 +90,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
     def __init__(self, name: str, args: str | None = None) -> None:
         if compiling():
             return
-        # Sets what Annotation.__init__ sets. Calling it would take a tenth of the whole range's cost.
+        # Set what Annotation.__init__ sets. Calling Annotation.__init__ would take a tenth of the range's whole cost.
         self.name = ranges.text_of(name)
         self.args = args if args is None else str(args)
         self._pushed = {}
@@ -116,7 +116,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
         return _again, (type(self), self.name, self.args, others)
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
-        """Makes the innermost range of this thread last until the future is done. Returns a future with the same
+        """Ends the innermost range of this thread only when the future is done. Returns a future with the same
         value."""
         if not self.run_callbacks_on_exit:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")

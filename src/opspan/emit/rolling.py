@@ -1,4 +1,5 @@
-"""A rolling recording of an unedited program: from the import of torch until the process ends.
+"""A rolling recording of an unedited program, from the import of torch until the process ends. A rolling recording
+keeps only its last part.
 
 A step lasts from one report of a step's end (`step_ends`) to the next. Only reports from the same source and thread as
 the first report are counted.

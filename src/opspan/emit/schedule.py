@@ -16,8 +16,8 @@ Schedule = Callable[[int], "ProfilerAction"]
 
 
 class ProfilerAction(enum.Enum):
-    """The action of a step. Steps are labelled under RECORD, and under RECORD_AND_SAVE, the action of the last active
-    step of a cycle. A member equals torch's member of the same name."""
+    """The action of a step. Steps are labelled under RECORD and RECORD_AND_SAVE. RECORD_AND_SAVE is the action of the
+    last active step of a cycle. A member equals torch's member of the same name."""
 
     NONE = 0
     WARMUP = 1

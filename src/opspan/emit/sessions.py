@@ -59,7 +59,7 @@ class Session:
         self.labels: str | None = None  # the form of labels in use. None if nothing was labelled
         self.stats = Stats()  # the counts of the complete session, set when it ends
         # Whether a command of opspan started this session, not the program. Such a session ends when the program
-        # enters one and all sinks are taken.
+        # enters a session of its own and all sinks are taken.
         self.gives_way = False
         self.in_each_process = False  # whether each forked process gets its own session, as under `opspan exec`
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None

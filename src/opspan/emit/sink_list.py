@@ -55,5 +55,5 @@ CAPTURES: Final = tuple(
 
 SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
-# Limits a range to sinks whose session labels now: `IN_SESSION << number`, in addition to the sink's own bit.
+# With `IN_SESSION << number` in addition to a sink's own bit, the sink gets a range only while its session labels.
 IN_SESSION: Final = 1 << len(SINKS)

@@ -1,8 +1,9 @@
 """Calls the functions of libopspan_sinks.so (native/sinks/sinks.h) through ctypes. `sessions` decides who may start a
 sink.
 
-There are two handles on one library. Calls through the first release the GIL, because they can take long: a tool
-attaches, or a session starts. Pushes and pops keep the GIL, because releasing it would cost more than the call itself.
+The library has two handles. Calls through `_slow` release the GIL, because they can take long: a tool attaches, or a
+session starts. Calls through `quick`, such as pushes and pops, keep the GIL, because releasing it would cost more than
+the call itself.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Stats:
     relations_missed: int = 0  # backward ops whose forward was not found
     lost: int = 0  # events that a capture could not write
     given_up: int = 0  # ranges that stay open, because their thread opened 16,384 more ranges inside them
-    fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" cannot carry
+    fields_dropped: int = 0  # annotations that lost their category, colour, payload or args (see `losses`)
 
     def losses(self) -> list[str]:
         """Returns sentences about losses for the user."""
@@ -125,8 +126,8 @@ class Sinks:
         self._declare("opspan_capture_step", None, ctypes.c_int)
         self._declare("opspan_capture_hold", None, ctypes.c_int, ctypes.c_int)
         self._fork_callback: Any = None
-        # Argument types are not declared, because byref() and small ints need no conversion, and checking them costs
-        # time.
+        # Most of these functions declare no argument types: checking them costs time, and byref() and small ints need
+        # no conversion.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
         self.detach: Any = quick.opspan_detach

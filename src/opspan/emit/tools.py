@@ -32,7 +32,7 @@ def listens(native: Sinks, sink: Sink) -> bool:
 
 
 def open_itt(native: Sinks) -> bool:
-    """Opens the library with ITT: torch's if torch is imported and has ITT, else the one of the package ittapi."""
+    """Opens a library that contains ITT: torch's if torch is imported and has ITT, otherwise the package ittapi's."""
     for library in filter(None, (_torch_library(), _ittapi_library())):
         try:
             native.itt_open(library)

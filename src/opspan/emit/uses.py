@@ -47,8 +47,8 @@ def note_end(owner: object) -> Any:
 
 def _elsewhere(owner: int, task: int, frame: int) -> tuple[int, int, int] | None:
     keys = [key for key in list(_open)[::-1] if key[0] == owner]
-    # Another task than the one that began a generator may close it: the frame is the same. A block may also be entered
-    # and left by hand, in two functions: then the last open block of this task counts.
+    # One task may begin a generator, and another task may close it: then the frame is the same. A block may also be
+    # entered and left by hand, in two functions: then the last open block of this task counts.
     return next((key for key in keys if key[2] == frame), None) or next((key for key in keys if key[1] == task), None)
 
 

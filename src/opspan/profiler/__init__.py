@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
     from opspan.profiler.profile import profile as profile
 
-# Maps each name to "module:attribute", or to "module" if the name is the module itself. Names that only torch has are
+# For each name, its "module:attribute", or "module" if the name is the module itself. Names that only torch has are
 # taken from torch.
 _HOMES = {
     "DeviceType": "torch.profiler:DeviceType",

@@ -35,7 +35,7 @@ def with_engine(trace: Trace) -> Trace:
 
 @forked.elsewhere
 def only_with(trace: Trace, left_out: Collection[str]) -> Trace:
-    """Returns the trace without the rows that would become Chrome events of the categories `left_out`."""
+    """Returns the trace with only the rows whose Chrome events are not of the categories `left_out`."""
     import polars as pl
 
     from opspan.tables.schema import KIND

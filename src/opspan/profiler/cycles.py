@@ -273,7 +273,7 @@ class _KinetoProfile:
         """Adds a JSON value to be written into Chrome traces. Raises ValueError if it is not valid JSON."""
         try:
             parsed = json.loads(value)
-            # Rejects NaN and Infinity, which json.loads accepts although they are not JSON.
+            # Reject NaN and Infinity. json.loads accepts them, although they are not JSON.
             json.dumps(parsed, allow_nan=False)
             self._metadata[key] = parsed
         except (TypeError, ValueError) as error:

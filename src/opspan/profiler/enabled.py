@@ -10,7 +10,7 @@ import sys
 
 from opspan.emit.replaced_name import ReplacedName
 
-_RPC = "torch.distributed.rpc"  # with True, RPC would use torch's profiler, which is off, in other processes
+_RPC = "torch.distributed.rpc"  # with True, RPC would use torch's profiler in other processes, but that profiler is off
 
 
 def _profiler_enabled() -> bool:
@@ -19,7 +19,7 @@ def _profiler_enabled() -> bool:
     return bool(_name.before()) or (_name.users > 0 and not asks_for_rpc)
 
 
-# Makes torch.compile and torch.export treat the result as a constant while they trace, as for torch's function.
+# With this attribute, torch.compile and torch.export treat the result as a constant, as for torch's function.
 _profiler_enabled._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 _name = ReplacedName("torch.autograd", "_profiler_enabled", _profiler_enabled)

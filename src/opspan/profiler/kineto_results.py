@@ -1,7 +1,7 @@
 """Gives opspan's events the methods of torch's Kineto results, for `prof.profiler.kineto_results`.
 
-Times are nanoseconds since 1970. Changes of memory are not listed as events. A method that only Kineto has raises
-AttributeError.
+Times are nanoseconds since 1970. Changes of memory are not listed as events. Calling a method that is missing here
+raises AttributeError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opspan.events import EventList, FunctionEvent
 
-# Maps the name of each of torch's methods to the attribute of FunctionEvent whose value the method returns.
+# For each method of torch's `_KinetoEvent`, the attribute of FunctionEvent with the method's result.
 _ATTRIBUTES = {
     "activity_type": "activity_type",
     "concrete_inputs": "concrete_inputs",

@@ -83,8 +83,8 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
 
 
 def in_use(changes: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each microsecond with an event: time_us, and the bytes of each category after the last event.
-    As in torch, memory from before the recording gets a separate first row."""
+    """Returns a row for each microsecond with an event: time_us, and the bytes of each category at the end of this
+    microsecond. As in torch, memory from before the recording gets a separate first row."""
     happened = changes.filter(_col("time_ns") != NO_TIME)["time_ns"]
     first = happened.min()
     is_before = _col("time_ns") == NO_TIME

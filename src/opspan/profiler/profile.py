@@ -110,8 +110,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self._go(self.current_action, None)
 
     def step(self) -> None:
-        """Begins the next step. Calls the schedule before the step number and the action change, because the schedule
-        may fail."""
+        """Begins the next step. Changes the step number and the action only after the call of the schedule, which may
+        fail."""
         self._end_step()
         following = action_of(self.schedule(self.step_num + 1))
         last, self.current_action = self.current_action, following

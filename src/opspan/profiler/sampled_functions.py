@@ -36,7 +36,8 @@ def functions(trace: Trace) -> pl.DataFrame:
     samples = samples.with_columns(thread=pl.struct(*_THREAD).rle_id())
     levels = samples.join(stacks, on="stack").explode("keys").rename({"keys": "key"})
     levels = levels.with_columns(depth=pl.int_range(pl.len()).over("sample")).sort("thread", "depth", "sample")
-    # A sample is an op with its stack. It continues a call of the previous sample of the same thread at the same depth.
+    # A sample is an op with its stack. It continues a call if the thread's previous sample has the same key at the same
+    # depth.
     key, sample = (_col(name).shift(1).over("thread", "depth") for name in ("key", "sample"))
     continues = (_col("key") == key) & (_col("sample") == sample + 1)
     levels = levels.with_columns(call=(~continues.fill_null(value=False)).cum_sum())

@@ -1,7 +1,7 @@
 """Draws a memory timeline as an HTML page with one SVG picture, in which the bytes of the categories are stacked areas.
 
 The page loads no other files, and the size of the picture does not depend on the length of the recording. Each column
-of the picture covers a span of time, and shows the moment in it with the most memory in use. So every peak is visible.
+of the picture stands for a span of time, and shows the most memory in use during this span. So every peak is visible.
 """
 
 from __future__ import annotations

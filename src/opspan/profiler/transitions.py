@@ -37,8 +37,8 @@ def _ready(profiler: Cycles) -> None:
     profiler._trace_ready()
 
 
-# Maps the actions of the last and the next step to the calls between the two steps. A next action of None means that
-# the profiler stops.
+# The calls between two steps, by the actions of the last and the next step. A next action of None means that the
+# profiler stops.
 TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Cycles], None], ...]] = {
     (NONE, NONE): (),
     (NONE, WARMUP): (_prepare,),
