@@ -328,21 +328,21 @@ def test_memory(load: Any) -> None:
 
 def test_samples_have_their_stack_outermost_first(load: Any) -> None:
     trace = load(
-        StringIds=build.strings("main", "f<a;b>", "leaf"),
+        StringIds=build.strings("main", "f<a;b>", "leaf", "python", "lib;a.so"),
         COMPOSITE_EVENTS=[
             {"id": 1, "start": 5, "cpu": 2, "globalTid": HERE, "cpuCycles": 100},
             {"id": 2, "start": 6, "cpu": 2, "globalTid": HERE, "cpuCycles": 50},
         ],
         SAMPLING_CALLCHAINS=[
             {"id": 1, "symbol": 3, "stackDepth": 0},
-            {"id": 1, "symbol": 2, "stackDepth": 1},
-            {"id": 1, "symbol": 1, "stackDepth": 2},
+            {"id": 1, "symbol": 2, "module": 5, "stackDepth": 1},
+            {"id": 1, "symbol": 1, "module": 4, "stackDepth": 2},
             {"id": 9, "symbol": 1, "stackDepth": 0},
         ],
     )
-    assert trace.samples.select("time_ns", "cpu", "weight", "stack").rows() == [
-        (5, 2, 100, "main;f<a,b>;leaf"),
-        (6, 2, 50, None),
+    assert trace.samples.select("time_ns", "cpu", "weight", "stack", "libraries").rows() == [
+        (5, 2, 100, "main;f<a,b>;leaf", "python;lib,a.so;?"),
+        (6, 2, 50, None, None),
     ]
     assert codes(trace) == {"dangling_data": 1}
 

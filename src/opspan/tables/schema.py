@@ -250,6 +250,7 @@ SAMPLES = TableSchema(
         Column("weight", I64, "Weight of the sample in the tool's unit (cycles, ns, 1)."),
         Column("event", NAME, "Event that the tool counts between samples, if it counts several kinds."),
         Column("stack", NAME, "Functions from the outermost to the innermost, separated by ';'."),
+        Column("libraries", NAME, "Library or program of each function in `stack`, in the same order and notation."),
     ),
 )
 

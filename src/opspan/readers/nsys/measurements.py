@@ -115,11 +115,12 @@ def read_samples(export: Export) -> pl.DataFrame:
     # Names of C++ functions may contain the separator, so it is replaced.
     symbols = export.strings.values.str.replace_all(FRAME_SEPARATOR, ",", literal=True)
     frames = export.frame(tables.SAMPLE_STACKS, tables.SAMPLE_STACK_COLUMNS)
-    rows = export.strings.rows(frames["symbol"], tables.SAMPLE_STACKS)
-    frames = frames.select("id", "stackDepth", symbol=symbols.gather(rows).fill_null("?"))
+    parts = {"stack": "symbol", "libraries": "module"}
+    rows = {part: export.strings.rows(frames[column], tables.SAMPLE_STACKS) for part, column in parts.items()}
+    frames = frames.select("id", "stackDepth", **{part: symbols.gather(of).fill_null("?") for part, of in rows.items()})
     lost = frames.join(samples.select("id"), on="id", how="anti").height
     export.issues.add("dangling_data", lost, tables.SAMPLE_STACKS)
-    stacks = frames.sort("stackDepth", descending=True).group_by("id").agg(pl.col("symbol").str.join(FRAME_SEPARATOR))
+    stacks = frames.sort("stackDepth", descending=True).group_by("id").agg(pl.col(*parts).str.join(FRAME_SEPARATOR))
     samples = samples.join(stacks, on="id", how="left", maintain_order="left").select(
         pl.lit(0, dtype=pl.Int32).alias("rank"),
         pid_of("globalTid").alias("pid"),
@@ -127,7 +128,7 @@ def read_samples(export: Export) -> pl.DataFrame:
         pl.col("start_ns").alias("time_ns"),
         "cpu",
         pl.col("cpuCycles").alias("weight"),
-        pl.col("symbol").cast(pl.Categorical).alias("stack"),
+        pl.col(*parts).cast(pl.Categorical),
     )
     return export.narrow(tables.SAMPLES, samples, {"cpu": pl.Int32})
 

@@ -150,7 +150,7 @@ GPU_FAULT_COLUMNS: Columns = ints("start end globalPid deviceId address numberOf
 SAMPLES = "COMPOSITE_EVENTS"
 SAMPLE_COLUMNS: Columns = ints("id start cpu globalTid cpuCycles")
 SAMPLE_STACKS = "SAMPLING_CALLCHAINS"
-SAMPLE_STACK_COLUMNS: Columns = ints("id symbol stackDepth")
+SAMPLE_STACK_COLUMNS: Columns = ints("id symbol module stackDepth")
 
 METRICS = "GPU_METRICS"
 METRIC_COLUMNS: Columns = {**ints("timestamp typeId metricId"), "value": "float"}
