@@ -47,7 +47,7 @@ def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns, as a list, the nearest folder above the path that is a trace; an empty list if there is none."""
+    """Returns a list with the nearest trace among the folders above `path`. The list is empty if none is a trace."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]
@@ -55,8 +55,8 @@ def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def like(path: Path) -> list[Path]:
-    """Returns files and folders with a name similar to that of `path`, which does not exist. Searches only the folder
-    of `path`."""
+    """Returns files and folders whose names are similar to the name of `path`. Searches only the folder of `path`.
+    No file or folder `path` exists."""
     import difflib  # imported only here, because only a misspelt path needs it
 
     names = {entry.name: entry for entry in _entries(path.parent)}

@@ -22,7 +22,7 @@ TAIL_BYTES = 64 << 10
 
 class Guess(NamedTuple):
     what: str
-    todo: str = ""  # advice on the next step; the word FILE in it is replaced by the path
+    todo: str = ""  # advice on the next step; `shown` replaces the word FILE by the path
 
     @property
     def may_be_part(self) -> bool:
@@ -178,8 +178,8 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
 
 def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     """Distinguishes XSpace from Perfetto's Trace. Both begin with a message in field 1. In XSpace the message is a
-    plane with a name such as /host:CPU. In most Perfetto traces the message is a packet that begins with clocks, or the
-    head contains Perfetto's version."""
+    plane with a name such as /host:CPU. In most Perfetto traces the message is a packet that begins with clocks, or
+    `head` contains Perfetto's version."""
     if head[:1] == b"\x0a" and re.search(rb"\x12.(/(host|device):[A-Za-z]|Task Environment)", head[:64], re.DOTALL):
         return XPLANE
     is_perfetto = head[:1] == b"\x0a" and (head[2:3] in b"\x32\x56" or b"Perfetto v" in head)

@@ -1,8 +1,8 @@
 """Finds another program that still writes to a file. Such a file may hold an incomplete or empty trace.
 
 A lock of SQLite shows a writer on any operating system. Without a lock, Linux still tells which of the user's processes
-have the file open for writing. Searching the processes takes milliseconds, so this is done only if the file changed
-recently or has an SQLite journal.
+have the file open for writing. Searching the processes takes milliseconds, so they are searched only if the file
+changed recently or has an SQLite journal.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ HEAD_BYTES = 4096
 class Reader(Protocol):
     """The functions of a reader.
 
-    A reader may have two more functions. `read_part(path, window) -> Tables` reads only a part of a file, which takes
-    less memory. `is_report(path, head) -> bool` recognises a report that the profiler printed, which is not a trace.
+    A reader may have two more functions. `read_part(path, window) -> Tables` saves memory by keeping only a part of a
+    file. `is_report(path, head) -> bool` recognises a report that the profiler printed. A report is not a trace.
     """
 
     def sniff(self, path: Path, head: bytes, /) -> bool: ...

@@ -7,8 +7,8 @@
 {"ph": "X", "tid": 4294967295, "pid": 4294967295, "name": "gemm[SIMD32 {8; 1; 1} {256; 1; 1}]", "cat": "gpu_op",
  "ts": 1767189312000120, "dur": 9, "args": {"id": "12"}},
 
-An arrow (phase s) has the id of the command that the device runs. The arrow is written after the call in which it
-starts. If the program was killed, the file has no closing brackets.
+An arrow (phase s) has the id of the command that the device runs. The file has an arrow after the call in which the
+arrow starts. If the program was killed, the file has no closing brackets.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def read(path: Path) -> Tables:
 
 
 def _pair(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """Pairs begin and end events, and returns the spans. An end event belongs to the last begin event without an end on
-    the same thread."""
+    """Pairs begin and end events, and returns the spans. An end event belongs to the last begin event of its thread
+    that has no end yet."""
     place = ["pid", "tid"]
     is_begin = _col("ph") == "B"
     ordered = parts.sort("ts_ns", "at").with_columns(

@@ -1,5 +1,5 @@
-"""Reads attributes of ranges or threads: ITT metadata, and fields of ranges that the user made. Attributes that opspan
-wrote for ranges become columns. All other attributes become JSON."""
+"""Reads attributes of ranges or threads. An attribute is ITT metadata, or a field of a user's own range. Attributes
+that opspan wrote for ranges become columns. All other attributes become JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Attributes:
 
     @cached_property
     def own(self) -> npt.NDArray[np.int8]:
-        """The index of each attribute's key in OWN; -1 for attributes that opspan did not write."""
+        """The index of each attribute's key in OWN; -1 if OWN lacks the key, or lists other types for it."""
         used, places = distinct(self.texts.rows(self.units.u32(1)), len(self.texts.column))
         keys = self.texts.column.gather(used)
         known = list(OWN)
@@ -82,8 +82,8 @@ def scatter(values: pl.Series, rows: Ints, count: int) -> pl.Series:
 
 
 def json_members(attributes: Attributes) -> pl.DataFrame:
-    """Returns a frame with the columns row and members, for ranges that have attributes. `members` is a JSON object
-    without its braces: `"key": value, "other": [1, 2]`."""
+    """Returns one row for each range or thread that has attributes. The columns are row (see `Attributes.rows`) and
+    members (a JSON object without its braces: `"key": value, "other": [1, 2]`)."""
     units, types, texts = attributes.units, attributes.types, attributes.texts
     single = np.isin(types, (TEXT, BYTES))
     counts = np.where(single, 1, np.clip(units.u32(5), 1, VALUES)).astype(np.int64)
@@ -96,7 +96,7 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         values = scatter(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
-    # Lists are made only if a range has several values for a key, because nearly every attribute has a single value.
+    # Usually no range has several values for a key, and no lists are needed.
     if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
         # If an attribute has more values than fit into a unit, the other values are in the next unit, with the same
         # key.

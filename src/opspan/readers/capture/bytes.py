@@ -115,7 +115,7 @@ def _header(path: Path, head: bytes) -> Header:
         forked=bool(forked),
         host=name_of(host),
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Older writers store no session (0), so each of their files counts as a session.
+        # Older writers store no session (0), so each of their files counts as a session of its own.
         session=(session_ns, session_pid) if session_ns else (opened, pid),
         segment=segment,
         environment=dict(_variables(environment)),

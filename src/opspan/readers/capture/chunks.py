@@ -31,7 +31,7 @@ from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 UNITS, STRINGS, HALVES = 1, 2, 3
-# Kind of chunk -> bytes per unit number. In a chunk of half units, every 32 bytes have a number.
+# Kind of chunk -> how many bytes share one unit number. In a chunk of half units, every 32 bytes have their own number.
 SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
@@ -120,7 +120,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
 
 
 def _steps(segment: CaptureBytes, wanted: Steps) -> pl.DataFrame:
-    """Returns the number, begin and end of the wanted steps. Reads all units, but keeps only those of the steps."""
+    """Returns one row for each wanted step: its number, begin and end. Keeps only the units of these steps."""
     issues = Issues()
     chunks = list(_chunks(segment, issues))
     texts = _texts(chunks, Meter(TEXTS, segment.bytes, issues), issues)
@@ -244,8 +244,8 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
 
 
 def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap.mmap]]:
-    """Yields the units of several blocks at a time, and the buffer that holds these units. Each
-    buffer is new, so that its memory can be freed separately. Units of kind 0 are empty."""
+    """Yields the units of several blocks at a time, and the buffer that holds these units. Each buffer is new, so that
+    its memory can be freed separately. Units of kind 0 are empty."""
     begin, models = 0, Models()
     while begin < len(blocks):
         end, size = begin + 1, blocks[begin].room
@@ -283,7 +283,7 @@ def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
 
 def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> tuple[Ranges, Units, int]:
     """Returns the ranges, all other units, and the number of ranges that were left out because they are outside of
-    `stretch`. `stretch` is the time span to read, if given."""
+    `stretch`."""
     pieces: list[Piece] = []
     others: list[Units] = []
     left_out = 0

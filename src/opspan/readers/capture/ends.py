@@ -86,8 +86,8 @@ def _open_ranges(capture: CaptureFile) -> _OpenRanges:
 
 
 def _by_unit(capture: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Pairs each end with the range whose thread and unit number the end names. Returns the rows of the ranges and the
-    rows of their ends."""
+    """Pairs ends with ranges. Each end names the thread and the unit number of its range. Returns the rows of the
+    ranges and the rows of their ends."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(

@@ -112,7 +112,7 @@ class Units:
 
 @dataclass(frozen=True)
 class KeyRun:
-    """Consecutive units of a Piece that belong to one log."""
+    """Consecutive units of one log in a Piece."""
 
     first_key: int
     count: int
@@ -170,8 +170,8 @@ class Ranges:
             yield first, piece.units
 
     def pop_pieces(self) -> Iterator[tuple[int, Units]]:
-        """Iterates over the pieces as __iter__ does, but only once. Frees the memory of a piece when it yields the next
-        piece."""
+        """Iterates over the pieces as __iter__ does, but only once. Keeps no reference to a piece that was yielded, so
+        that the memory of the piece can be freed."""
         self._pieces.reverse()
         for first in self._first_rows[:-1].tolist():
             yield first, self._pieces.pop().units
@@ -259,7 +259,7 @@ def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
 
 
 def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """Returns the distinct values of `rows`, ascending, and for each element of `rows` the index of its value there.
+    """Returns the distinct values of `rows`, ascending, and for each element of `rows` its index among these values.
     All values must be below `count`."""
     used = np.zeros(count, dtype=np.bool_)
     used[rows] = True

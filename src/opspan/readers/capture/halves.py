@@ -14,7 +14,7 @@ FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVER
 LOW = 0xFFFFFFFF
 KIND = 0xF
 AT_ONCE = 1 << 14  # number of half units to widen at once; more do not fit into the CPU's caches, and take 3x as long
-HOST = -1 << 32  # the value of a whole unit's word 5 that means memory of the host
+HOST = -1 << 32  # word 5 of a whole MEMORY unit, if the memory is the host's
 
 # The lower 32 bits of a whole unit's first word, for each value of a short unit's flag bits.
 _BEGINS = np.array(
@@ -60,8 +60,8 @@ def widen_into(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
     """Writes the units in `halves` (rows of 4 words) to `into` (rows of 8 words). Returns for each unit the index of
     its first row in `halves`.
 
-    A line of 64 bytes holds one whole unit, one half unit, or two half units. `first`: the number of the first row. A
-    range whose model is missing becomes a unit of kind 0, which is empty.
+    A line of 64 bytes holds one whole unit, one half unit, or two half units. `first`: the unit number of the first
+    row. A range whose model is missing becomes a unit of kind 0, which is empty.
     """
     kinds = halves.view(np.uint8)[:, 0]
     begins = kinds != 0

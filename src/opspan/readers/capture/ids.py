@@ -43,9 +43,9 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Returns for each id the row of the last range with this id that had begun by the id's time; if none had, the
-        row of the first later range with the id; -1 if no range has the id. `times`: a time for each id; None means the
-        end of the file for all ids."""
+        """Finds a range for each id: the last range with this id that had begun by the id's time, or else the first
+        range with this id that began later. Returns the rows of these ranges, and -1 for ids that no range has.
+        `times`: a time for each id; None means the end of the file for all ids."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:
@@ -60,8 +60,8 @@ class TaskIds:
         return rows.fill_null(-1).to_numpy()
 
     def of_units(self, keys: Ints) -> Ints:
-        """Returns for each key of an IDS unit the row of the range with the id in that unit, or -1 without such a
-        range."""
+        """Returns for each IDS unit the row of the range that has the unit's id, or -1 if no range has the id. `keys`:
+        the keys of the units."""
         at = find(self.units.keys, keys)
         rows = np.full(len(keys), -1, dtype=np.int64)
         rows[at >= 0] = self.find(_ids(self.units, 2)[at[at >= 0]], None)

@@ -10,8 +10,8 @@ OPEN, CLOSED, FULL = range(3)  # states of a file
 # Kinds of units.
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
 SHORT, MODEL, LIKE, BLOCK = range(15, 19)
-CALL = 255  # made from a SHORT unit whose range has the kind PYTHON; not in files
-PYTHON = 14  # the kind of a range that is a call of a Python function
+CALL = 255  # halves.py makes it from a SHORT unit with the category PYTHON; not in files
+PYTHON = 14  # the category of a unit that describes a call of a Python function
 RANGES = (RANGE, ASYNC, MARK, FRAME)
 # Sources of ranges.
 TORCH, USER, NVTX, ITT = range(1, 5)
@@ -24,4 +24,4 @@ NO_OWNER = -1  # value of the owner field in a unit without an owner
 # The low bits of a unit's key are the unit's number in its log. The other bits are the number of the log.
 NUMBER_BITS = 40
 NOWHERE = -1  # a key that no unit has
-FURTHEST = 1 << 14  # neighbouring keys of a KeyRun differ by less than this, so its steps fit into 32 bits
+FURTHEST = 1 << 14  # neighbouring keys of a KeyRun differ by less than this, so the run's steps fit into 32 bits

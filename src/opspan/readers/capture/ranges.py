@@ -60,7 +60,7 @@ def read_ranges(capture: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.
 
 @dataclass(frozen=True)
 class _Extras:
-    """Data about ranges from other units, sorted by the rows of the ranges."""
+    """Data that other units hold about the ranges, sorted by the rows of the ranges."""
 
     ends: ends.Ends
     extended: payloads.ExtendedPayloads

@@ -1,7 +1,7 @@
 """Joins the captures of a run into one trace, and finds the rank of each capture.
 
-Reads the undamaged parts of a truncated or damaged file, and adds an issue. Only a file that is not a capture is an
-error.
+Reads the undamaged parts of a truncated or damaged file, and adds an issue. Only a file without a usable header
+is an error.
 """
 
 from __future__ import annotations

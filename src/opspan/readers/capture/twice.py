@@ -1,4 +1,4 @@
-"""Merges ranges that a program sent through both NVTX and ITT at the same time into one row each.
+"""Finds ranges that a program sent twice at the same time, through NVTX and ITT. Merges the two rows of a range.
 
     nvtx push "step" | itt push "step" | ... | itt pop | nvtx pop        the two pops may also be the other way round
 

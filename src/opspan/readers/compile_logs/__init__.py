@@ -37,7 +37,7 @@ def add_to(trace: Tables, path: Path) -> Tables:
     if not any(process.pid in pids for process in processes):
         pids = {}  # the logs have other pids than the trace, as in a container
     placed = [(process, _ranks_of(process, trace, pids)) for process in processes]
-    # For the ranks in the user's logs, these logs replace the rows that the trace already has.
+    # If the user's logs have graphs of a rank, the rows from these logs replace the rank's rows in the three tables.
     named = pl.Series([rank for process, ranks in placed if process.graphs for rank in ranks], dtype=pl.Int32)
     is_other = ~_col("rank").is_in(named.implode())
     own = (trace.provenance, trace.compilations, trace.graph_breaks)
@@ -99,8 +99,8 @@ def _frame(process: CompiledProcess) -> pl.DataFrame:
 
 
 def _ranks_of(process: CompiledProcess, trace: Tables, pids: dict[int, set[int]]) -> Sequence[int]:
-    """Returns the ranks of the trace that belong to the process, by its rank or its pid. `pids` is empty if the logs
-    have other pids than the trace. Then a log that states no rank belongs to all ranks."""
+    """Finds, by rank or pid, the ranks of the trace to which the process belongs. `pids` is empty if the logs have
+    other pids than the trace. Then a log that states no rank belongs to all ranks."""
     known = {rank.rank for rank in trace.ranks if rank.rank_by != ORDER}
     if process.rank is not None and process.rank in known:
         return (process.rank,)

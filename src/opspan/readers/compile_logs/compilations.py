@@ -6,7 +6,7 @@ torch writes one entry without a payload when it has compiled a frame (a Python 
     {"compilation_metrics": {"co_name": "f", "dynamo_cumulative_compile_time_us": 1806502, "recompile_reason": "0/0:
      tensor 'x' size mismatch at index 0. expected 3, actual 4", ...}, "frame_id": 0, "frame_compile_id": 1, ...}
 
-For a backward, the key is `bwd_compilation_metrics`. `compilation_metrics_runtime` describes running, and is not read.
+For a backward, the key is `bwd_compilation_metrics`. `compilation_metrics_runtime` (autotuning in a run) is not read.
 
 A graph break is an entry with the artifact `dynamo_graph_break_reason`. Its payload is text for people:
 
@@ -75,8 +75,8 @@ class CompilationLog:
     def add_metrics(
         self, values: Row, compile_id: str | None, caches: Iterable[str], time_ns: int | None = None
     ) -> None:
-        """Adds the compilation that an entry describes. `caches`: hit, miss or bypass for each of its graphs.
-        `time_ns`: when torch wrote the entry, which is the end of the compilation."""
+        """Adds the compilation that an entry describes. `caches`: hit, miss or bypass for each graph of the
+        compilation. `time_ns`: when torch wrote the entry, which is the end of the compilation."""
         name = metrics_of(values)
         if name is None or (digest := _digest(values)) is None:
             return

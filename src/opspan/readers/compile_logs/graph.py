@@ -52,8 +52,9 @@ class CompiledGraph:
 
     @property
     def has_foreign_lines(self) -> bool:
-        """True if the graph came from torch's cache with source lines of another program, or of another version of the
-        program. This run wrote the graph before autograd, so a line that this graph lacks is foreign."""
+        """True if the compiled graph came from torch's cache, and has source lines of another program or of another
+        version of this program. The graph before autograd (`before`) is always from this run. So a line is foreign if
+        `before` lacks it."""
         here = {place[:2] for node in self.before.values() if (place := node.place)}
         if not self.is_from_cache or not here:
             return False
@@ -62,8 +63,8 @@ class CompiledGraph:
         return any(place[:2] not in here for place in places if place)
 
     def rows(self) -> list[Row]:
-        """Returns the rows of all kernel calls: one for each node, and one for each stack without a node. A call
-        without nodes and stacks has one row."""
+        """Returns the rows of all kernel calls: at least one for each node, and one for each stack that is not added to
+        the row of a node. A call without nodes and stacks has one row."""
         if self.has_foreign_lines:
             nodes = {name: node._replace(place=None) for name, node in self.nodes.items()}
             stacks: dict[str, list[str]] = {kernel: [] for kernel in self.kernel_stacks}
@@ -152,8 +153,9 @@ def split_number(key: str) -> tuple[str, int | None]:
 
 
 def with_stacks(rows: list[Row], stacks: list[Stack]) -> list[Row]:
-    """Adds each stack to the rows of nodes that have the stack's innermost line. A stack gets a separate row if no node
-    has its innermost line, or if several stacks have this line, because a node of the line may have any of them."""
+    """Adds each stack to the rows of the nodes at the stack's innermost line. A stack gets a separate row if no node is
+    at this line. Stacks with the same innermost line also get separate rows, because it is unknown which of these
+    stacks a node has."""
     by_line: dict[Place, list[Stack]] = {}
     for stack in dict.fromkeys(stacks):
         by_line.setdefault(stack.innermost, []).append(stack)

@@ -1,4 +1,4 @@
-"""Reads the text of a graph: the op of each node, and the line of the program that the node came from.
+"""Reads the text of a graph: for each node, the op, and the line of the program from which the node came.
 
     # File: model.py:9 in forward, code: y = self.fc(x)
     permute: "f32[64, 64][1, 64]cpu" = torch.ops.aten.permute.default(primals_1, [1, 0]);  primals_1 = None

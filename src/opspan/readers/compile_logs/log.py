@@ -6,10 +6,10 @@ graphs. The entries about a graph come in this order, and any entry may be missi
 
     before_post_grad_graph      the graph before the compiler's passes
     inductor_post_grad_graph    the compiled graph; after_post_grad_graph in older versions
-    inductor_output_code
-    inductor_triton_kernel_to_post_grad_nodes
-    inductor_provenance_tracking_node_mappings
-    inductor_provenance_tracking_kernel_stack_traces
+    inductor_output_code        the generated code
+    inductor_triton_kernel_to_post_grad_nodes           kernel -> nodes of the compiled graph
+    inductor_provenance_tracking_node_mappings          the same, and node -> nodes before autograd
+    inductor_provenance_tracking_kernel_stack_traces    kernel -> stacks of the program's functions
     fx_graph_cache_miss         or ..._hit, or ..._bypass; older versions write this entry before the mappings
 
 So an entry begins a new graph, unless it comes later in this order than the previous entry. When a compilation is done,
@@ -87,7 +87,7 @@ class _Compilation:
     before: dict[str, Node] = field(default_factory=dict)
     modules: Modules = field(default_factory=Modules)
     reached: int = -1  # index in _ORDER of the graph's last entry
-    caches: list[str] = field(default_factory=list)  # hit, miss or bypass of each graph since the last metrics
+    caches: list[str] = field(default_factory=list)  # hit, miss or bypass, for each graph since the last metrics entry
 
 
 def read_log(path: Path, head: bytes, issues: Issues) -> Iterator[CompiledProcess]:
@@ -223,7 +223,7 @@ def add_stacks(graph: CompiledGraph, payload: str) -> None:
 
 
 def lists_of(values: object) -> dict[str, list[str]]:
-    """Returns the lists in a JSON object. Leaves out other values, and elements of lists that are not texts."""
+    """Returns the lists in a JSON object. Leaves out all other values, and list elements other than texts."""
     if not isinstance(values, dict):
         raise ValueError(str(values)[:80])
     return {

@@ -4,7 +4,7 @@
         {"values": {"artifact": {"name": ...}, "frame_id": 0, ...}, "payload": "..."}
 
 A trace may have an entry several times, because each new session also sends the entries from before the session. The
-marks of these entries have the word `earlier` before the data, and the time of the marks is not that of the entry.
+marks of these entries have the word `earlier` before the data. The time of such a mark is not the time of its entry.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _col = pl.col
 
 
 def pieces_of(marks: pl.DataFrame) -> pl.DataFrame:
-    """Returns the marks that are pieces of a log, with the columns id, rank, pid, time_ns, entry, piece, pieces
-    and packed. `time_ns` is null if the mark says `earlier`."""
+    """Returns the marks that are pieces of a log, with the columns id, rank, pid, time_ns (null if the mark says
+    `earlier`), entry (its number), piece (its number), pieces (how many the entry has) and packed (text in base64)."""
     text = _col("name").cast(pl.String)
     groups = text.str.extract_groups(_PIECE)
     rows = marks.select("id", "rank", "pid", time_ns="start_ns", groups=groups).unnest("groups")
@@ -40,7 +40,7 @@ def pieces_of(marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def entries_of(pieces: pl.DataFrame, issues: Issues) -> Iterator[Entry]:
-    """Yields the entries process by process, those of a process in the order in which torch wrote them."""
+    """Yields the entries of one process after the other. Keeps the order in which torch wrote a process's entries."""
     meter = Meter(_UNPACKED, 0, issues)
     rows = pieces.sort("entry", "piece", "time_ns", nulls_last=True)
     rows = rows.unique(["pid", "entry", "piece"], keep="first", maintain_order=True)

@@ -28,9 +28,9 @@ from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
-# Categories of work on devices, besides those in _KINDS. The category and name of such an event tell whether it is a
-# copy, a fill or a wait; otherwise it is a kernel. An event of any other category gets the kind "other". Some events of
-# this kind are counters, and did not use the device.
+# Categories of work on devices, besides those in _KINDS. In these categories, the category and name of an event tell
+# whether the event is a copy, a fill or a wait; otherwise the event is a kernel. An event of any other category gets
+# the kind "other". Some events of this kind are counters, and did not use the device.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
@@ -38,7 +38,7 @@ _WAIT = r"(?i)(^|_|\b)(event|wait|sync|synchronize|barrier|fence)(_|\b|$)|_sync$
 _SIZE = r'"size": ([0-9]+)'
 _AXES = ("x", "y", "z")
 _HOST = (0, 2, 5)  # numbers of torch's device types CPU, MKLDNN and IDEEP
-# Keys of deviceProperties with the values of the columns memory_bytes and multiprocessors.
+# The columns memory_bytes and multiprocessors have the values of these keys of deviceProperties.
 _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
 
 
@@ -201,7 +201,7 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 
 
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
-    """Returns the devices that work ran on, and those that the file describes.
+    """Returns the devices on which work ran, and the devices that the file describes.
 
     On ROCm, work has the device's number in the machine, but a description has the number that the program uses for the
     device. For example, with HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used

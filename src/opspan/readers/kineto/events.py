@@ -31,12 +31,13 @@ _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", 
 # file. So these events are counted, but not read.
 _FIGURES = {"cuda_profiler_range", "xpu_scope_profiler"}
 _FIGURES_OF_KERNEL = "metrics: "
-# Categories of ranges on the host that are not ops of torch.
+# Ranges of these categories are on the host, but are not ops of torch.
 ON_HOST = {"collective_comm", "hpu_op"}
 COUNTERS_OF_DEVICES = ("hardware_counters", "mtia_counters", "xpu_scope_profiler")
 _CALLS = ("runtime", "driver")  # suffixes of the categories of calls
 _MARKS = ("i", "I", "R", "n")
-# Names of the events that mark the begin and the end of the recorded time. Their pid is a text, not a number.
+# Events whose names begin like this mark the begin and the end of the recorded time. The pid of such an event is a
+# text, not a number.
 _WINDOW_BEGINS, _WINDOW_ENDS = "Iteration Start: ", "Record Window End"
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 
@@ -98,7 +99,7 @@ def group_of(
         return FIGURES if kind in _FIGURES or (is_figure and kind == "kernel") else _of_span(kind, is_on_stream)
     if phase in ("s", "f", "t") and kind in _FLOWS:
         return FLOWS
-    if phase in _MARKS:  # old torch wrote memory events without a category
+    if phase in _MARKS:  # is_memory looks at the name, because old torch wrote memory events without a category
         return MEMORY if is_memory else BOOKKEEPING if is_window else MARKS
     return {"M": NAMES, "C": COUNTERS}.get(phase or "")
 
@@ -113,7 +114,7 @@ def _of_span(kind: str, is_on_stream: bool) -> str:
 
 
 def is_known(categories: Iterable[str | None]) -> bool:
-    """Returns whether any of the categories is written only by Kineto."""
+    """Returns whether any of the categories is one that Kineto writes."""
     kinds = {(category or "").lower() for category in categories}
     return bool(kinds & (_OPS | _WORK | {"python_function", "cpu_instant_event"} | _FLOWS)) or any(
         kind.endswith(("_runtime", "_driver")) for kind in kinds

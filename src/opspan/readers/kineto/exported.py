@@ -204,7 +204,7 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
     if table == "ranges":
         is_async = is_pair & _col(keys.OVERLAPS).is_null()
         columns |= {"is_async": is_async, "is_mark": _col("ph") == "i"}
-        columns["op_id"] = pl.when(columns["op_id"] != 0).then(columns["op_id"])  # 0: an annotation, no op
+        columns["op_id"] = pl.when(columns["op_id"] != 0).then(columns["op_id"])  # 0 means an annotation
         if events["overload"].count():
             full_name, end = _col("name").cast(pl.String), pl.format(".{}", columns["overload"])
             has_overload = full_name.str.ends_with(end).fill_null(value=False)

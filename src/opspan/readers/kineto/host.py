@@ -90,9 +90,9 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
 
 
 def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Returns the ranges with forward_tid, the relations, and how many arrows do not connect a forward op with its
-    backward op. A relation goes from the op where an arrow ends to the op where the arrow starts. Arrows from calls to
-    work are ignored, because they only repeat correlation ids."""
+    """Returns the ranges with a new column forward_tid; the relations; and how many arrows do not connect a forward op
+    with its backward op. A relation goes from the op where an arrow ends to the op where the arrow starts. Arrows
+    from calls to work are ignored, because they only repeat correlation ids."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))
     ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]

@@ -1,4 +1,4 @@
-"""Finds the process that started work on a device. For work without a call in the file, finds the op that started it.
+"""Finds the process that started work on a device. If the file lacks the call of the work, finds the op too.
 
 Kineto writes the device's number into `pid`, the field for the process. So work belongs to the process of the call with
 the work's correlation id. In merged traces, several processes may use the same id. Work with such an id belongs to
