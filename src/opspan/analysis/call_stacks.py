@@ -7,7 +7,7 @@
             cpu_ns, self_cpu_ns, device_ns, self_device_ns.
     stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text.
 
-Call `attribute` first. Ranges in a backward have the stack of their forward op. Stacks deeper than DEEPEST keep only
+Call `attribute` first. functions.py says which stack a range in a backward has. Stacks deeper than DEEPEST keep only
 their outermost functions.
 """
 

@@ -9,7 +9,7 @@
         group, group_size, members, seq: name and size of the group, its ranks, and torch's sequence number.
         own_rank, source, target: the row's own rank, and the two ranks of a send or a receive. They are numbered as in
             the program, or as in the group if its members are unknown.
-        work (UInt32): row of the kernel, or of the first of several; null for a range.
+        work (UInt32): row of the kernel, or of the first of several; null if only ranges show the collective.
         range (UInt32): row of the range that started the collective.
 
 Kernels that one range started on one stream are one collective, from the first start to the last end. docs/analysis.md,
@@ -281,8 +281,8 @@ def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
 
 
 def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Fills unknown groups and their sizes: from NCCL's communicators, or from the rank's group if the rank has only
-    one."""
+    """Fills unknown groups, sizes and members: from NCCL's communicators, or from the rank's group if the rank has only
+    one. Then fills own_rank, source and target."""
     if (inits := _communicators(trace.ranges)).height:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:
