@@ -4,7 +4,7 @@
         rank, pid, device_id, stream_id, tid, start_ns, end_ns, name: those of the kernel, or of the range.
         time_ns (Int64): how long the collective took; null if only its start is in the trace.
         kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
-        bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
+        bytes (Int64): counted as in NCCL's tests, such as the whole output of all_gather.
         element, algorithm, protocol (String): null if they are unknown.
         group, group_size, members, seq: name and size of the group, its ranks, and torch's sequence number.
         own_rank, source, target: the row's own rank, and the two ranks of a send or a receive. They are numbered as in
@@ -142,7 +142,7 @@ def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
     if not later.height:
         return rows
     roots = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
-    later, roots = number_groups(at, later, roots)  # join_asof does not match nulls
+    later, roots = number_groups(at, later, roots)  # join_asof does not match nulls, but numbers
     pairs = later.join_asof(roots, on="start_ns", by="of", strategy="backward", check_sortedness=False)
     pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
     rows = rows.join(pairs, on="root", how="left", maintain_order="left")

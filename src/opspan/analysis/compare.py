@@ -14,7 +14,7 @@
         share_before, share_after (Float64): share of the time of all rows, in a step if there are steps, else in the
             run; null if no row took any time.
         change_ns (Int64): time after minus time before, for a step if there are steps, else for the run.
-        change (Float64): change_ns as a share of before; null if before is 0.
+        change (Float64): change_ns as a share of the time before; null if that time is 0.
         is_real (Boolean): whether the change is more than noise; null if there are too few steps to know.
     compared(figures(one), figures(other)) -> the same rows, from the figures of two runs (figures.py).
     step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: how the time of a step changed.

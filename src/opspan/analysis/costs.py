@@ -4,7 +4,7 @@
         range (UInt32): row of the range.
         flops (Int64): operations; a multiplication and an addition are two.
         bytes (Int64): bytes that the op read and wrote; null if unknown.
-        type (String): the type in which it computed: fp64, fp32, bf16, fp16, fp8, int8; null for others.
+        type (String): the type in which the op computed: fp64, fp32, bf16, fp16, fp8, int8; null for others.
         is_product (Boolean): whether the op is a product of matrices, a convolution or attention. These count as the
             model's own work.
         is_assumed (Boolean): whether a type was not in the trace and float32 was assumed.

@@ -1,7 +1,7 @@
 """Reads the labels that serving engines give to their steps: what a step did, and for how many requests and tokens.
 
     engine_labels(names) -> one row for each distinct name that is a label (COLUMNS).
-    labels_of_steps(steps) -> for each name of a step (`iterations`), what its label says; null if it is no label.
+    labels_of_steps(steps) -> for each name of a step (`iterations`), what it says; null if it is no label.
     alike(steps) -> for each name of a step, a text that is the same for steps with the same work.
 
 Labels, each followed by the engine and the release or setting that writes it:
