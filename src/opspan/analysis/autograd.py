@@ -97,8 +97,8 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
 
 def _names(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns facts about each distinct name of a range. The column `name` has the name as a number (`codes`). In
-    the column `op`, all names of one op have the same number, such as aten::native_layer_norm and
-    NativeLayerNormBackward0."""
+    the column `op`, all names of one op (such as aten::native_layer_norm and NativeLayerNormBackward0) have the same
+    number."""
     text = _col("name").cast(pl.String)
     op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
     return (

@@ -145,7 +145,7 @@ def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.Da
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
     """Returns a row for each range to add for a replay, outer ranges first. The columns are replay, range, parent and
-    is_ambiguous. Range and parent are rows of the captured ranges. The parent is null if it is not added, too."""
+    is_ambiguous. Range and parent are rows of the captured ranges. The parent is null if it is not added itself."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
     # For an ambiguous replay, only the ops are known, and not the ranges around them.

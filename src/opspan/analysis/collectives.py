@@ -142,7 +142,7 @@ def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
     if not later.height:
         return rows
     roots = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
-    later, roots = number_groups(at, later, roots)  # join_asof does not match nulls, but numbers
+    later, roots = number_groups(at, later, roots)  # because join_asof does not match nulls
     pairs = later.join_asof(roots, on="start_ns", by="of", strategy="backward", check_sortedness=False)
     pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
     rows = rows.join(pairs, on="root", how="left", maintain_order="left")

@@ -1,4 +1,4 @@
-"""Counts and times the compilations of torch.compile; finds recompiled functions, and lines at which graphs broke.
+"""Counts the compilations of torch.compile, sums their time, and finds recompiled functions and graph breaks.
 
     figures(trace) -> the counts of each process that compiled
     compiled_again(trace) -> the functions that were compiled several times, with their reasons

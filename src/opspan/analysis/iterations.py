@@ -11,9 +11,9 @@ process, the first way in the list counts:
     repeats: ranges of the program that contain the training. They are outermost ranges, and at least three of them have
         the same name (except for numbers in it). At least three in four of all optimizer steps are in such ranges, and
         at least three in four of the ranges contain an optimizer step. If the process has fewer than three optimizer
-        steps, backwards count instead. If there are no backwards, the ranges must take at least half of the process's time;
-        both times are computed without the longest range, which may be a start-up. If several names fit, the one with
-        most time is used.
+        steps, backwards count instead. If there are no backwards, the ranges must take at least half of the time of the
+        process; both times are computed without the longest range, which may be a start-up. If several names fit, the
+        one with most time is used.
     optimizer: the times between the ends of the ranges Optimizer.step#...
 
 Other repetitions, such as those of kernels (`repeating`), modules or calls of a DataLoader, are not steps. If only the
