@@ -2,7 +2,7 @@
 
     allocations(events) -> a row for each block, in order of time, with:
         rank, pid, device_id, address, bytes: where the block is, and its size.
-        alloc_row (UInt32): row of its allocation in the table memory; null if it was allocated before the trace began.
+        alloc_row (UInt32): row of its allocation in the table memory; null if the block is older than the trace.
         free_row (UInt32): row of its free; null if the free is not in the trace.
         alloc_ns, free_ns: the times of its allocation and its free.
         tid (Int64): the thread that allocated it.

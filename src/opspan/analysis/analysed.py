@@ -1,7 +1,7 @@
 """Analysis: the tables of a trace and the results of their analysis. Each result is computed once, on its first use.
 
-Code that needs analysed tables (such as events, views and findings) takes an Analysis. So it need not check which
-columns the tables already have.
+Code that needs analysed tables, such as the views, takes an Analysis. So this code need not check which columns the
+tables already have.
 
 A process may be recorded in several cycles (files that it wrote one after another). Each cycle is analysed as if it
 were a separate rank. Such a rank is called a lane. So nothing is looked up, attributed or summed across cycles, and the
@@ -45,7 +45,7 @@ FEW_ROWS = 50_000  # with fewer rows, starting a second thread takes more time t
 
 
 def by_cycle(compute: Callable[[Analysis], pl.DataFrame]) -> Callable[[Analysis], pl.DataFrame]:
-    """Decorates a method of Analysis, so that its result is computed separately for each cycle of a process."""
+    """Makes a method of Analysis compute its result separately for each cycle of a process."""
 
     @wraps(compute)
     def rows(analysis: Analysis) -> pl.DataFrame:
@@ -61,8 +61,8 @@ class Analysis:
         self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
     ) -> None:
         """Takes tables, and results that the caller may have already. `attributed` is the result of `attribute`. If the
-        tables are only a part of a trace, `iterations` has the steps of the whole trace, with a column `cycle` if the
-        tables have cycles."""
+        tables are only a part of a trace, `iterations` has the steps of the whole trace. If the tables have cycles,
+        `iterations` has a column `cycle`."""
         self.tables = tables.without_analysis()
         self.lanes = cycles.lanes(tables.ranks)
         if iterations is not None and self.lanes is None:
@@ -74,7 +74,7 @@ class Analysis:
     @shared_property
     def by_lane(self) -> Analysis:
         """An analysis of the same rows, but with a lane for each cycle of a process. If no process has several
-        cycles, this is `self`."""
+        cycles, it is `self`."""
         if self.lanes is None:
             return self
         frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations

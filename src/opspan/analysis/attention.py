@@ -67,8 +67,8 @@ class Attention:
     heads_first: bool = False
     is_backward: bool = False
     first: int = 0  # position of the query; the next two arguments are key and value
-    ends: tuple[int, int] | None = None  # positions of two tensors: ends of the sequences of queries, and of keys
-    longest: tuple[int, int] | None = None  # positions of two numbers: most queries, and most keys, in a sequence
+    ends: tuple[int, int] | None = None  # positions of two tensors: ends of queries' sequences, ends of keys' sequences
+    longest: tuple[int, int] | None = None  # positions of two numbers: most queries in a sequence, most keys in one
     # positions of optional arguments that change lengths or results; if one of them is given, the cost is unknown
     absent: tuple[int, ...] = ()
 

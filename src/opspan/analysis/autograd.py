@@ -41,8 +41,8 @@ _col = pl.col
 
 
 def within_backward(ranges: pl.DataFrame) -> pl.Series:
-    """Returns a row for each range: its own row if it is a backward range, otherwise the row of the nearest backward
-    range around it."""
+    """Returns a row number for each range: its own if it is a backward range, otherwise that of the nearest backward
+    range around it. Null if there is no such range."""
     return nearest(ranges, ranges["kind"] == "backward")
 
 
@@ -51,7 +51,7 @@ def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     inherited = values.gather(ranges["forward"].gather(within_backward(ranges)))
-    # A range of the engine is around a backward range and not inside it. So it uses its own link to the forward op.
+    # A range of the engine lies around backward ranges, not inside one. So the engine's own link counts.
     inherited = inherited.zip_with(inherited.is_not_null(), values.gather(ranges["forward"]))
     return values.zip_with(values.is_not_null(), inherited)
 
@@ -96,9 +96,9 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
 
 
 def _names(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns facts about each distinct name of a range. The column `name` has the name as a number (`codes`). The
-    column `op` has the same number for all names of an op, such as aten::native_layer_norm and
-    NativeLayerNormBackward0."""
+    """Returns facts about each distinct name of a range. The column `name` has the name as a number (`codes`). In
+    the column `op`, all names of one op (such as aten::native_layer_norm and NativeLayerNormBackward0) have the same
+    number."""
     text = _col("name").cast(pl.String)
     op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
     return (

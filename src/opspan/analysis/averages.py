@@ -4,12 +4,12 @@
         self_device_ns (Int64): time of the work that belongs to the range itself.
         device_ns (Int64): time of the work of the range and of all ranges inside it. Each piece of work counts once.
 
-    averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group. For ranges:
+    averages(ranges, work, by="name", names=None) -> a row for each group: its keys, count, and sums. By stream and by
+        kernel, the only sum is device_ns: the time of the work. For other groups, the sums are:
         cpu_ns, device_ns: the time of the ranges, with the ranges inside them.
         self_cpu_ns, self_device_ns: the time of the ranges, without the ranges inside them.
         backward_cpu_ns, backward_device_ns: the time of the ranges' backward, if `autograd` was called before.
-        self_cpu_memory, self_device_memory: the ranges' own memory, if `memory` was called before.
-    For work, by stream and by kernel: count, device_ns.
+        self_cpu_memory, self_device_memory: the columns that `memory` added, if it was called before.
 
 With `names`, only ranges with these names count. Sums by stream and by kernel then have only work that belongs to these
 ranges or to ranges inside them.

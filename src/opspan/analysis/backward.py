@@ -1,7 +1,8 @@
 """Compares forward ops with their backward.
 
     pairs(ranges) -> a row for each combination of an op, its input sizes and its linked backward op:
-        op, sizes, backward, count: name and input sizes of the op, name of its backward op, and number of such pairs.
+        op, sizes, backward: name and input sizes of the forward op, and name of the backward op.
+        count: how many pairs of a forward op and a backward op the row sums up.
         forward_ns: time of the forward ops.
         backward_ns: time of the backward ops.
         backward_device_ns: device time of the backward ops and all ranges inside.

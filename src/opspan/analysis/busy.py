@@ -11,7 +11,7 @@
             kernels whose names do not show which cores they use. A kernel counts in the step in which it begins.
         sm_ns: time, weighted at each moment by the share of the multiprocessors (at most 1) that the running kernels
             have blocks for.
-        occupancy_ns: sum of duration times occupancy, over kernels with a known occupancy.
+        occupancy_ns: sum of duration * occupancy, over kernels with a known occupancy.
         with_occupancy_ns: sum of the durations of these kernels.
     use(devices) -> rank, pid, step, and for all devices of a process together (with by=DEVICE, for each device):
         utilisation: kernel_ns as a share of the time.
@@ -24,8 +24,8 @@
 
 `trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
 whole time: from the first to the last of its ranges, calls and work, without the profiler's own work. With
-`with_wholes` the other processes have this row, too. If two processes share a device, each process has a row for the
-device, with the work of that process. Work belongs to the step in which it runs, not to the step that launched it.
+`with_wholes`, processes with steps have such a row, too. If two processes share a device, each process has a row for
+the device, with the work of that process. Work belongs to the step in which it runs, not to the step that launched it.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def _of_kinds(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
 
 
 def use(devices: pl.DataFrame, by: tuple[str, ...] = PROCESS) -> pl.DataFrame:
-    """Returns the use of each process, or of each device with by=DEVICE. Figures are null if they are unknown, or if
-    nothing ran. The mean of sm_efficiency leaves out devices for which it is unknown."""
+    """Returns the use of the devices of each process; with by=DEVICE, the use of each device. Figures are null if they
+    are unknown. sm_efficiency leaves out devices for which sm_ns is unknown."""
     time, work = _col("time_ns").cast(pl.Float64), _col("work_ns")
     parts = {
         "utilisation": (_col("kernel_ns"), time),
@@ -212,7 +212,8 @@ def within_whole(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def overhead_outside_ns(trace: Tables) -> int:
-    """Returns how long the profiler itself worked outside of the times of all processes (`whole_times`), in total."""
+    """Sums, over all processes, how long the profiler itself worked before and after the time of the process
+    (`whole_times`)."""
     if not trace.work["is_overhead"].any():
         return 0
     overhead = union(trace.work.filter("is_overhead").select(*PROCESS, "start_ns", "end_ns"), PROCESS)

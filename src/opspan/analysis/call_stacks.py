@@ -5,9 +5,9 @@
             all frames above it.
         rows: the columns name (of the op), frame (the innermost function, as a row of frames), count, and the sums
             cpu_ns, self_cpu_ns, device_ns, self_device_ns.
-    stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text.
+    stack_texts(ranges, calls_of_functions, rows) -> the stack of each range whose row number is in `rows`, as text.
 
-Call `attribute` first. Ranges in a backward have the stack of their forward op. Stacks deeper than DEEPEST keep only
+Call `attribute` first. functions.py says which stack a range in a backward has. Stacks deeper than DEEPEST keep only
 their outermost functions.
 """
 
@@ -41,8 +41,8 @@ def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
 
 
 def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> pl.Series:
-    """Returns the stack of each of these rows of ranges as one text, with a line for each function, the outermost
-    first."""
+    """Returns the stack of each of these ranges (`rows` are row numbers) as one text, with a line for each function,
+    the outermost first."""
     nodes, node = _merge(ranges, calls)
     node = node.gather(rows)
     names, parents_of = nodes["name"].cast(pl.String).to_list(), nodes["parent"].to_list()

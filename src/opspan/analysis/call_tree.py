@@ -2,9 +2,9 @@
 
     call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (sums of self times).
 
-`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges and
-rows deeper than DEEPEST are left out. A kernel of compiled code is a node below the source lines that it was generated
-from (line_stacks.py). The time of any other kernel belongs to the node of its range. Call `analyse` first.
+`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges,
+and everything deeper than DEEPEST, are left out. A kernel of compiled code is a node below the source lines that it was
+generated from (line_stacks.py). The time of any other kernel belongs to the node of its range. Call `analyse` first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Counts how often modules were called, and how many steps there were, for tables by module or by step.
 
     calls_of(trace, "module") -> module, count: how many ranges of kind module it has. For a module without such ranges,
-        FSDP's spans are counted (from a pre_forward to its post_forward). For a module without such spans, its calls in
-        Python are counted. Modules that occur only in DLProf's stacks of calls do not have a count.
+        FSDP's spans are counted (from a pre_forward to its post_forward). For a module without ranges and spans, the
+        calls in Python are counted. Modules that occur only in DLProf's stacks of calls do not have a count.
     calls_of(trace, "step") -> step, count: the number of ranges with the name of the step, over all ranks.
 
 Call `analyse` first.

@@ -53,7 +53,7 @@ class Replays(NamedTuple):
     def with_captures(self, captures: Sequence[Capture], issues: Issues) -> Tables:
         trace, launched = self.trace, self.launched
         if not captures and has_captures(trace.calls):
-            captures = [Capture(trace, is_own=True)]  # the trace began before the captures, so it has them itself
+            captures = [Capture(trace, is_own=True)]  # the recording of the replays also has their captures
         captured = captured_ops(captures) if captures else None
         unmatched = launched.height if captures else 0
         # Only damaged files have several ranges with the same id. Nothing is added to such traces.
@@ -144,8 +144,8 @@ def _agreements(sets: Mapping[tuple[tuple[int, ...], int], int], launches: pl.Da
 
 
 def _copies(repeats: pl.DataFrame, parent: pl.Series) -> pl.DataFrame:
-    """Returns the ranges to add for each replay, outer ranges first: replay, range, parent, is_ambiguous. Range and
-    parent are rows of the captured ranges. The parent is null if the replay does not get this range."""
+    """Returns a row for each range to add for a replay, outer ranges first. The columns are replay, range, parent and
+    is_ambiguous. Range and parent are rows of the captured ranges. The parent is null if it is not added itself."""
     known = repeats.drop_nulls("range").select("replay", "range", is_ambiguous=_col("how") == "ambiguous")
     pairs = known.unique().join(above(parent, known["range"]), left_on="range", right_on="of", maintain_order="left")
     # For an ambiguous replay, only the ops are known, and not the ranges around them.

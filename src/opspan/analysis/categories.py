@@ -1,5 +1,5 @@
 """Finds the purpose of each allocation from the ranges that allocated and freed it. The categories are those of
-torch.profiler, which follows each tensor instead.
+torch.profiler, which finds them in another way: it follows each tensor.
 
     categories(ranges, events) -> a category for each row of the table memory, or null:
         temporary: allocated in an op, and freed before the outermost op around the allocation ended.

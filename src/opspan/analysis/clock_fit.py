@@ -24,7 +24,8 @@ _LEFT = 0.1  # if more than this share of the crossings would remain, the shift 
 def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
     """Returns the shift, at most `most_ns` in each direction, that leaves the fewest crossings of ranges and calls.
     Returns 0 if too many crossings remain. If several shifts are equally good, compares the two that are nearest to 0,
-    one in each direction. Returns the one with more calls inside ranges; if both have as many, the one nearer to 0."""
+    one in each direction. Returns the one with more calls inside ranges, or the one nearer
+    to 0 if these numbers are equal."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)

@@ -71,8 +71,8 @@ def _kind(text: pl.Expr) -> pl.Expr:
 
 
 def ranges_named(names: pl.Series) -> pl.DataFrame:
-    """Returns the names that ranges of collectives have: name, name_kind, is_done (whether such a range ends when the
-    collective ends)."""
+    """Returns a row for each name of a range of a collective: name, name_kind (the kind of collective that the name
+    shows) and is_done (whether a range of this name ends when the collective ends)."""
     text = _col("name").cast(pl.String)
     is_done = text.str.contains(DONE_IN)
     fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
@@ -88,7 +88,8 @@ def collectives_done(names: pl.Series) -> pl.Series:
 
 
 def kernels_named(names: pl.Series) -> pl.DataFrame:
-    """Returns the facts that the names of kernels show: name, own_kind, algorithm, protocol, own_element."""
+    """Returns a row for each name of a kernel: name, and what the name shows about the collective: own_kind, algorithm,
+    protocol and own_element (the element type)."""
     text = _col("name").cast(pl.String)
     is_library = text.str.contains(_LIBRARY)
 

@@ -4,12 +4,12 @@
         rank, pid, device_id, stream_id, tid, start_ns, end_ns, name: those of the kernel, or of the range.
         time_ns (Int64): how long the collective took; null if only its start is in the trace.
         kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
-        bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
+        bytes (Int64): counted as in NCCL's tests, such as the whole output of all_gather.
         element, algorithm, protocol (String): null if they are unknown.
         group, group_size, members, seq: name and size of the group, its ranks, and torch's sequence number.
         own_rank, source, target: the row's own rank, and the two ranks of a send or a receive. They are numbered as in
             the program, or as in the group if its members are unknown.
-        work (UInt32): row of the kernel, or of the first of several; null for a range.
+        work (UInt32): row of the kernel, or of the first of several; null if only ranges show the collective.
         range (UInt32): row of the range that started the collective.
 
 Kernels that one range started on one stream are one collective, from the first start to the last end. docs/analysis.md,
@@ -142,7 +142,7 @@ def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
     if not later.height:
         return rows
     roots = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
-    later, roots = number_groups(at, later, roots)  # join_asof does not match nulls
+    later, roots = number_groups(at, later, roots)  # because join_asof does not match nulls
     pairs = later.join_asof(roots, on="start_ns", by="of", strategy="backward", check_sortedness=False)
     pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
     rows = rows.join(pairs, on="root", how="left", maintain_order="left")
@@ -281,8 +281,8 @@ def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
 
 
 def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Fills unknown groups and their sizes: from NCCL's communicators, or from the rank's group if the rank has only
-    one."""
+    """Fills unknown groups, sizes and members: from NCCL's communicators, or from the rank's group if the rank has only
+    one. Then fills own_rank, source and target."""
     if (inits := _communicators(trace.ranges)).height:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:

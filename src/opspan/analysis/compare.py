@@ -1,4 +1,4 @@
-"""Compares two runs name by name: which names take more time in the second run, and is the change more than noise?
+"""Compares the times of two runs: what takes more time in the second run, and is the change more than noise?
 
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first:
         The columns that identify the row (String). By op: name. By shape: name, sizes. By module: module. By phase:
@@ -9,18 +9,18 @@
         time_of (String): device or cpu: the kind of all times in the row.
         count_before, count_after (Int64): number of ranges or kernels in the run.
         before_ns, after_ns (Int64): self time in the run, or the whole time of kernels.
-        step_before_ns, step_after_ns (Int64): the time of ranges or kernels that began in a step, divided by the number
-            of steps; null if a run has no steps.
+        step_before_ns, step_after_ns (Int64): the time of ranges that began in a step, or of kernels that were launched
+            in a step, divided by the number of steps; null if a run has no steps.
         share_before, share_after (Float64): share of the time of all rows, in a step if there are steps, else in the
             run; null if no row took any time.
         change_ns (Int64): time after minus time before, for a step if there are steps, else for the run.
-        change (Float64): change_ns as a share of before; null if before is 0.
+        change (Float64): change_ns as a share of the time before; null if that time is 0.
         is_real (Boolean): whether the change is more than noise; null if there are too few steps to know.
     compared(figures(one), figures(other)) -> the same rows, from the figures of two runs (figures.py).
     step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: how the time of a step changed.
 
 `one` and `other` must be complete (`Analysis.complete`); `steps` come from `iterations`. The time is that of devices if
-the ranges of either run have any, else that of CPUs.
+ranges of either run have device time, else that of CPUs. By kernel, it is always that of devices.
 
 A change is real if three things are true. First, the usual times of steps (noise.py) differ by more than a hundredth of
 the larger time. Second, the difference is so large that only one in a hundred comparisons of equal runs shows it in the
@@ -121,8 +121,8 @@ def have_places(one: Figures, other: Figures) -> bool:
 
 
 def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
-    """Returns the rows of a run, with the suffix added to the names of its figures. `time` is the kind of times that is
-    compared, device or cpu. If the run has only the other kind, all its times become 0."""
+    """Returns the rows of a run, with the suffix added to the names of its figures. `time` is the kind of time to
+    compare, device or cpu. If the times of the run are of the other kind, they become 0."""
     rows = side.rows
     if side.time != time:
         rows = rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
@@ -133,8 +133,8 @@ def _slots(
     one: Figures, other: Figures, before: pl.DataFrame, after: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Adds `slot`, the number by which rows of the two runs are joined. Rows of matching places get equal slots. A
-    place that only one run has gets a slot that the other run does not have. Rows outside of steps get slot 0 if the
-    runs' places can be matched."""
+    place of only one run gets a slot that the other run does not have. Rows outside of steps get slot 0 if the places
+    of the runs can be matched."""
     place = _col("place")
     if have_places(one, other):
         slot_before, slot_after = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)

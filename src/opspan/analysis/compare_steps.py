@@ -4,8 +4,8 @@
         number (Int64): n, from 1.
         step_before, step_after (String): the name of the step in each run.
         before_ns, after_ns (Int64): how long the step took until its work was done; the mean of several processes.
-        change_ns (Int64): after minus before.
-        change (Float64): change_ns as a share of before; null if before is 0.
+        change_ns (Int64): after_ns minus before_ns.
+        change (Float64): change_ns as a share of before_ns; null if before_ns is 0.
         accumulated_ns (Int64): the sum of the changes up to this step.
 
 `one` and `other` come from `until_done`. n counts the recorded steps of a process. The numbers in the steps' names are

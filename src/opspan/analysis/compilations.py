@@ -1,4 +1,4 @@
-"""Counts what torch.compile compiled: how often, for how long, which functions again, and where graphs broke.
+"""Counts the compilations of torch.compile, sums their time, and finds recompiled functions and graph breaks.
 
     figures(trace) -> the counts of each process that compiled
     compiled_again(trace) -> the functions that were compiled several times, with their reasons
@@ -90,8 +90,8 @@ def compiled_again(trace: Tables) -> pl.DataFrame:
 
 
 def break_lines(trace: Tables) -> pl.DataFrame:
-    """Returns a row for each line at which graphs broke, and for each reason at this line, most breaks first: `pid`,
-    `rank`, `place`, `reason`, `times` (how many breaks)."""
+    """Returns a row for each reason at each line where graphs broke: `pid`, `rank`, `place` (the line), `reason` and
+    `times` (how many breaks). The row with most breaks comes first."""
     rows = _once(trace.graph_breaks).with_columns(_col("reason").cast(pl.String), _PLACE)
     grouped = rows.group_by("pid", "file", "line", "reason", maintain_order=True).agg(
         _col("rank", "place").first(), times=pl.len().cast(pl.Int64)
@@ -100,8 +100,8 @@ def break_lines(trace: Tables) -> pl.DataFrame:
 
 
 def phases(rows: pl.DataFrame) -> list[tuple[str, int]]:
-    """Returns the title and the time of each phase, the longest first. The time does not include the phases inside. For
-    a backward, the times of Dynamo and AOTAutograd are null."""
+    """Returns the title and the time of each phase, the longest first. The time does not include the phases inside.
+    In rows of a backward, dynamo_ns and aot_autograd_ns are null."""
     names = list(_PHASES.values())
     times = []
     for place, (title, name) in enumerate(_PHASES.items()):

@@ -1,17 +1,17 @@
 """Computes the operations and bytes of the ops of a trace.
 
-    costs(ranges) -> Costs, with `rows`: one for each range with a known cost that is not inside another such range:
+    costs(ranges) -> Costs. `rows` has a row for each range with a known cost, unless it is inside another such range:
         range (UInt32): row of the range.
         flops (Int64): operations; a multiplication and an addition are two.
         bytes (Int64): bytes that the op read and wrote; null if unknown.
-        type (String): the type in which it computed: fp64, fp32, bf16, fp16, fp8, int8; null for others.
+        type (String): the type in which the op computed: fp64, fp32, bf16, fp16, fp8, int8; null for others.
         is_product (Boolean): whether the op is a product of matrices, a convolution or attention. These count as the
             model's own work.
         is_assumed (Boolean): whether a type was not in the trace and float32 was assumed.
         masked_flops (Int64): the part of `flops` that a causal mask or a window hides; null if the mask is unknown.
-    and `failed`: a sentence for each formula of the user that failed.
+    `failed` has a sentence for each of the user's formulas that failed.
 
-    register_flops(name, formula) -> a user's formula for an op.
+    register_flops(name, formula) sets a user's formula for an op.
 
 docs/analysis.md, "costs", has the rules. Ranges must be nested.
 """

@@ -44,7 +44,7 @@ class Coverage:
     ambiguous_work: int  # rows of work whose correlation id several calls used
     calls_in_range: Share
     overlapping_ranges: int  # ranges outside the tree, because they partly overlap another range
-    links: dict[str, int]  # for each of autograd.LINKS, how many backward ranges have it
+    links: dict[str, int]  # for each of autograd.LINKS, how many ranges have this link
 
     @property
     def backward(self) -> int:

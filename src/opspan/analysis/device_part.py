@@ -74,8 +74,8 @@ def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int,
 
 
 def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
-    """Returns the ns that must still be added to the part's times. This error remains because the tool reads the two
-    clocks one after the other, and converts times."""
+    """Returns the ns that must still be added to the part's times, so that its calls nest in ranges of the host. Clocks
+    were read one after the other, and times were converted, so an error remains after the shift."""
     is_nested = ~(_col("is_mark").fill_null(value=False) | _col("is_async").fill_null(value=False))
     ranges = host.ranges.filter(is_nested)
     calls = driving(part.calls).with_columns(_col("start_ns", "end_ns") + shift_ns)
@@ -83,7 +83,8 @@ def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
 
 
 def _times(session: Any) -> dict[str, list[int]] | None:
-    """Returns the times of a session, which come from a file. Returns None if they are damaged."""
+    """Returns when a collection began and ended, on two clocks. Returns None if these times, read from a file, are
+    damaged."""
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
         pair = session.get(name) if isinstance(session, Mapping) else None
@@ -98,8 +99,8 @@ def _times(session: Any) -> dict[str, list[int]] | None:
 
 
 def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | None, issues: Issues) -> pl.DataFrame:
-    """Removes the times of work that begins before its launch, lies outside of the session, or begins before work that
-    was launched earlier on its stream."""
+    """Removes the times of work that begins before its launch, lies outside of `session` (start and end of the
+    collection), or begins before work that was launched earlier on its stream."""
     begin, end = (pl.lit(time, dtype=pl.Int64) for time in session or (None, None))
     rows = _add_calls(calls, on_device(work)).with_columns((_col("start_ns") + TOLERANCE_NS).alias("not_after"))
     rows = rows.with_columns(

@@ -1,7 +1,7 @@
 """Reads the labels that serving engines give to their steps: what a step did, and for how many requests and tokens.
 
     engine_labels(names) -> one row for each distinct name that is a label (COLUMNS).
-    labels_of_steps(steps) -> for each name of a step (`iterations`), what its label says; null if it is no label.
+    labels_of_steps(steps) -> for each name of a step (`iterations`), what it says; null if it is no label.
     alike(steps) -> for each name of a step, a text that is the same for steps with the same work.
 
 Labels, each followed by the engine and the release or setting that writes it:
@@ -27,10 +27,10 @@ generated, and then in its decode (generation). These are the columns; the value
     phase: prefill, decode or mixed, by the requests of the step; diffusion for xDiT. It is null for a step without
         requests, for SGLang's modes other than EXTEND, SPLIT_PREFILL, DECODE, TARGET_VERIFY, VERIFY and MIXED, and for
         execute_new_N_cached_M with M > 0: a cached request may be in its prefill or in its decode.
-    tokens: the tokens that the step computes, prefill_sq + decode_sq. SGLang's mode DECODE means one token for each
+    tokens: how many tokens the step computes, prefill_sq + decode_sq. SGLang's mode DECODE means one token for each
         request. TARGET_VERIFY means several, and only detailed labels say how many.
-    requests: the requests in the step.
-    prefill_requests, decode_requests: the requests that are in their prefill, and those that are in their decode.
+    requests: how many requests are in the step.
+    prefill_requests, decode_requests: how many of them are in their prefill, and how many in their decode.
     batch_size: the batch size as the engine counts it: tokens for vLLM, requests for SGLang (with the padding of a
         captured graph in DRAFT_LOOP), images for xDiT.
     prefill_sq, decode_sq: the sum of q over the requests of the phase. q is a request's number of queries (new tokens).
@@ -81,8 +81,8 @@ def _sglang_both() -> str:
 
 @cache
 def _forms() -> tuple[tuple[str, str], ...]:
-    """Returns the engine and the pattern of each form. Groups have the names of columns, except for the groups `mode`,
-    `toks`, `new` and `cached`."""
+    """Returns the engine and the pattern of each form. The groups of a pattern have the names of columns, except
+    for `mode`, `toks`, `new` and `cached`."""
     size = rf" bs={_number('batch_size')}"
     return (
         (

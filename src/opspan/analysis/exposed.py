@@ -1,14 +1,14 @@
-"""Computes the exposed time of collectives: the time in which nothing else ran. This is the time that collectives cost
-a rank.
+"""Computes the exposed time of collectives: the time in which a collective ran and nothing computed. This is the time
+that collectives cost a rank.
 
     exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown.
     bare_before(rows, trace) -> for each collective of the host, ns since the collective before it; null if something
-        else ran in between.
+        computed in between.
 
-`rows` come from `collectives`; `trace` must be attributed. On a device, nothing else runs if only collectives run.
-On the host, nothing else runs if all threads of the process are outside of ops. Ops that start collectives or wait for
-them do not count, because gloo runs collectives in separate threads. If several collectives run at once, each moment
-counts for the collective that began first.
+`rows` come from `collectives`; `trace` must be attributed. On a device, kernels compute, except those of collectives;
+copies and fills do not. On the host, something computes if any thread of the process is in an op. Ops that start
+collectives or wait for them do not count, because gloo runs collectives in separate threads. If several collectives run
+at once, each moment counts for the collective that began first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def exposed_ns(rows: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns, for each row, the ns since the collective before it. This is null if something else ran in between, for
+    """Returns, for each row, the ns since the collective before it. This is null if something computed in between, for
     the first collective of a process, and for collectives of devices."""
     spans = rows.select(*PROCESS, "start_ns", "end_ns", "work").with_row_index("row").filter(_col("work").is_null())
     spans = spans.sort("start_ns", "row").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
@@ -63,7 +63,7 @@ def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def _working(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ops that are neither collectives nor waits, and do not contain any."""
+    """Returns the ops that are no collectives and no waits, and that contain none of these."""
     names = ranges["name"].unique().drop_nulls()
     waits = names.filter(names.cast(pl.String).str.contains(_WAITS))
     named = pl.concat([ranges_named(names)["name"], waits]).unique()

@@ -1,11 +1,12 @@
-"""Computes the figures of a run for a comparison: a row for each name, small enough to save without the trace.
+"""Computes the figures of a run for a comparison. They are small enough to be saved without the trace.
 
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures:
-        .time: the kind of all times: device if any range has device time, else cpu.
-        .rows: the columns KEYS[by], count and ns. The other columns use only ranges or kernels that began in a step:
-            step (their ns divided by the number of steps), and usual, error and freedom (noise.py, over the steps of a
-            process). usual and error are means over processes. The errors are not reduced by averaging, because
-            processes that wait for each other are slow at the same time.
+        .time: the kind of all times: device if any range has device time or if `by` is kernel, else cpu.
+        .rows: a row for each name (or module, and so on): the columns KEYS[by], count and ns. The other columns use
+            only ranges that began in a step, or kernels that were launched in a step: step (their ns divided by the
+            number of steps), and usual, error and freedom (noise.py, over the steps of a process). usual and error are
+            means over processes. The errors are not reduced by averaging, because processes that wait for each other
+            are slow at the same time.
         .steps: the number of steps, figures of how long steps took until the work that they launched was done
             (`until_done`), and whether there are enough steps to tell changes from noise.
     several(run, ways, ...) -> Figures for each way to compare. Sums that several ways need are computed once.
@@ -14,8 +15,9 @@
     step_figures(steps) -> StepFigures, as in .steps.
 
 `run` must be complete (`Analysis.complete`). `steps` come from `until_done`, or from `iterations`. `process` is a pid,
-if only that process counts. With `is_part`, only ranges and kernels that began in a step count. ProfilerStep#N is one
-name for all N, because runs are recorded at different steps. docs/analysis.md, "compare", has the rules.
+if only that process counts. With `is_part`, the figures leave out ranges that began outside of steps, and kernels that
+were launched outside of steps. ProfilerStep#N is one name for all N, because runs are recorded at different steps.
+docs/analysis.md, "compare", has the rules.
 """
 
 from __future__ import annotations

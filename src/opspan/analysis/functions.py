@@ -1,8 +1,8 @@
 """Finds the functions in which ranges run, if the tool traced functions (torch.profiler traces those of Python).
 
     functions(ranges, calls_of_functions) -> ranges with:
-        function (UInt32): row of the innermost call of a function that was open on the range's thread when the range
-            began. Ranges in a backward have the function of their forward op.
+        function (UInt32): row of the innermost function call that was open on the range's thread when the range began.
+            If there was none, a range in a backward has the function of its forward op.
     parents(calls_of_functions) -> for each call, the row of the call around it.
     module_paths(calls_of_functions) -> for each call, the path of the modules that it is in. For example, the path is
         Net_0.Linear_1 for the call nn.Module: Linear_1 inside the call nn.Module: Net_0.
@@ -11,8 +11,8 @@
         functions; and this tree: name, parent (a row). The functions of a range come from its column `stack`. If it has
         no stack, they come from the calls that a tracer recorded.
 
-Ranges in a backward have the functions of their forward op, because their own stack shows only the function that
-started the backward. Call `nest` and `autograd` first.
+The column `stack` of a range in a backward shows only the function that started the backward. So `frames` uses the
+`stack` of the forward op instead. Call `nest` and `autograd` first.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _of_stacks(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
 def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return own
-    # A range of the engine is around a backward range and not inside it. So it uses its own link to the forward op.
+    # A range of the engine lies around backward ranges, not inside one. So the engine's own link counts.
     forward = ranges["forward"].gather(within_backward(ranges))
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
     functions = own

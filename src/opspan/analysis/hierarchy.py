@@ -2,7 +2,8 @@
 
     TOP(Net)::forward.layers(Sequential)::forward.0(Linear)::forward.
 
-    hierarchy(ranges) -> a text for each range, null outside of modules with a known class; None if no class is known.
+    hierarchy(ranges) -> a text for each range; null outside of modules with a known class. Returns None
+        if no class is known.
 
 `modules` finds the module of a range. The modules around that module come from its name: each prefix of the name counts
 if a module with this name was called. Containers such as nn.ModuleList are never called, so they are left out. Call

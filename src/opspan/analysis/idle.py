@@ -87,7 +87,7 @@ def gaps(trace: Tables) -> pl.DataFrame:
 
 
 def before_work_ns(trace: Tables, gaps: pl.DataFrame) -> int:
-    """Returns the sum over all devices of the idle time before the first work of the device."""
+    """Returns the idle time of each device before its first work, summed over all devices."""
     begins = within_part(whole_times(trace), trace).select(*PROCESS, "start_ns")
     first = gaps.drop_nulls("next").join(begins, on=[*PROCESS, "start_ns"], how="semi", nulls_equal=True)
     return int(first.select(length().sum()).item())
@@ -142,7 +142,7 @@ def _with_reasons(gaps: pl.DataFrame) -> pl.DataFrame:
 
 def _with_next(gaps: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Adds the work that ended each gap of a device. If several kernels or copies begin when a gap ends, the one that
-    was launched first is added. `of` is the number of the device."""
+    was launched first is added. Equal values of `of` mean the same device."""
     ran = only(work, length() > 0)
     moments = gaps.select("of", start_ns="end_ns", end_ns=_col("end_ns") + 1)
     pairs = within(ran, "start_ns", moments, ("of",))
@@ -181,7 +181,7 @@ def parts(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rest(gaps: pl.DataFrame, owners: pl.Series) -> list[pl.DataFrame]:
-    """Returns the times of each gap other than host_ns. `owners` has the ranges or functions of these times."""
+    """Returns the times of each gap other than host_ns. `owners` has the range or function that gets them."""
     rows = gaps.with_columns(owners).with_row_index("gap")
     return [
         rows.filter(_col(f"{why}_ns") > 0).select(

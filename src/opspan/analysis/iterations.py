@@ -5,15 +5,15 @@
 Iterations (steps) are found in one of these ways, which the column `how` names. If several ways find iterations in a
 process, the first way in the list counts:
 
-    named: the ranges of `names`, if the caller names some.
+    named: the ranges with a name in `names`, if the caller gives names.
     step: the ranges ProfilerStep#N, or the times between the marks of opspan's own step() (`steps`).
     engine: the ranges of a serving engine, whose names say what the step did (`engine_labels`).
     repeats: ranges of the program that contain the training. They are outermost ranges, and at least three of them have
         the same name (except for numbers in it). At least three in four of all optimizer steps are in such ranges, and
         at least three in four of the ranges contain an optimizer step. If the process has fewer than three optimizer
-        steps, backwards count instead. If there are no backwards, the ranges must take half of the time of the process;
-        both times are computed without the longest range, which may be a start-up. If several names fit, the one with
-        most time is used.
+        steps, backwards count instead. If there are no backwards, the ranges must take at least half of the time of the
+        process; both times are computed without the longest range, which may be a start-up. If several names fit, the
+        one with most time is used.
     optimizer: the times between the ends of the ranges Optimizer.step#...
 
 Other repetitions, such as those of kernels (`repeating`), modules or calls of a DataLoader, are not steps. If only the
@@ -22,7 +22,7 @@ ends of steps are known (by marks or optimizers), a step does not include start-
 
 `step` is the name of the range, with a number if several have the same name. An iteration is an outlier if it takes
 longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). Steps of a
-serving engine are compared only with steps of the same phase with as many tokens and requests. This rule uses only
+serving engine are compared only with steps with equal phase, tokens, requests and batch size. This rule uses only
 times of the host; `until_done.with_outliers` uses times of devices, too. Ranges must be nested (`nest`) first.
 """
 
@@ -96,8 +96,8 @@ def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFra
 
 def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
     """Counts optimizer steps, or backwards if the process has fewer than three optimizer steps. Returns for each name:
-    `of` (all steps or backwards of the process), `inside` (those inside ranges of this name) and `busy` (the ranges of
-    this name that contain at least one of them)."""
+    `of` (how many of them the process has), `inside` (how many of them are inside ranges of this name) and `busy` (how
+    many ranges of this name contain at least one of them)."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])
