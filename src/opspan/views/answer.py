@@ -1,7 +1,7 @@
 """An Answer is the result of a verb (a subcommand). JSON and CSV have all its columns; text has only some of them.
 
-All verbs share this code to print an answer as text, JSON or CSV. The lines below an answer say how much could be
-attributed, and which problems the files had.
+All verbs share this code to print an answer as text, JSON or CSV. The lines below an answer say how much device
+time could be attributed to ranges (and more: `Coverage`), and which problems the files had.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Declares the columns of each answer for programs: their names, their meaning and their units.
+"""Declares the columns of answers as programs read them (JSON, CSV): their names, their meaning and their units.
 
 The tables of docs/json.md are made from COLUMNS, and a workbook writes numbers by their units. fields.py declares the
-columns for people. The help of a Field cannot be used here, because it only completes the title of the column.
+columns that people see. The help of a Field cannot be used here, because it only completes the title of the column.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from opspan.views.diff import several_of
 
 SCHEMA = 3  # version 1 measured a step by its range alone; version 2 had no standard errors of times
 _MARK = "opspan_baseline"
-MOST_ROWS = 50_000  # maximum number of rows for each grouping (op, kernel, ...), which keeps the file small
+MOST_ROWS = 50_000  # maximum number of rows of one grouping (op, kernel, ...), so that the file stays small
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}

@@ -43,8 +43,8 @@ Members = Mapping[str, pl.Expr]
 # (None: all rows).
 Events = tuple[pl.DataFrame, Members, pl.Expr | None]
 
-# Args that are computed from columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
 _TOOK = pl.when(_col("end_ns") > _col("start_ns")).then(_col("end_ns") - _col("start_ns"))
+# Args that are computed from columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
 _TORCH_ARGS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
@@ -111,7 +111,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     args = drawn.args(work, keys.EVENTS["work"])
     args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()} | drawn.replayed_args(work)
     args = _with_torch_args(trace, "work", args)
-    # The event is called by its full name if it has one. Only then the short name is needed as an arg.
+    # An event has the full name if it is known. Only then, the short name is needed as an arg.
     args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then("name")
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)

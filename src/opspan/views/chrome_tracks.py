@@ -109,7 +109,7 @@ def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
 
 
 def joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
-    """Returns for each of the `rows` the column `name` of its track."""
+    """Returns a value for each of the `rows`: the value that its track has in the column called `name`."""
     if tracks.height == 1:  # tracks are made from these rows, so with one track all rows are on it
         return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
     columns = tracks.select(*on, name)

@@ -57,7 +57,7 @@ def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns a row for each collective, because how long a rank waited is known only when all ranks have been read. If
+    """Returns a row for each collective, not sums: waiting times can be computed only when all ranks have been read. If
     grouped by rank, the part `load` also has the summed times of each device."""
     collectives, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
@@ -185,8 +185,8 @@ def answer(parts: Parts, options: Options) -> Answer:
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
     shown += [*([] if by == "call" else [fields.CALLS]), size, fields.TIME]
     if rows["transfer_ns"].count():
-        # Waiting is known only for matched collectives. So the share of waiting is computed from their time alone; in a
-        # table by call, each row is a single collective.
+        # Waiting is known only for matched collectives, which were found on other ranks, too. So a share of waiting is
+        # a share of the time of matched collectives. In a table by call, each row is a single collective.
         of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
         shown += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
     shown += _OF_RANK if by == "rank" else ()
@@ -223,7 +223,7 @@ def _unmatched_notes(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _missing_notes(rows: pl.DataFrame, so: str) -> Iterator[str]:
-    """Yields a sentence for each group of which some ranks were not loaded, for at most five groups."""
+    """Yields a sentence for each process group with ranks that were not loaded; at most five sentences."""
     groups = rows.filter(_col("group_size").is_not_null(), ~_col("kind").is_in(["send", "recv"]))
     here = groups.group_by("group", "members", maintain_order=True).agg(
         _col("group_size").max(), places=pl.struct(DEVICE).n_unique(), ranks=_col("own_rank").unique()

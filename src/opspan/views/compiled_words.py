@@ -45,8 +45,8 @@ def text(parts: Parts) -> str:
     what = ("" if is_one else f"{rows.height:,} processes: ") + plural(sums["compilations"], "compilation")
     what += f" ({', '.join(filter(None, kinds))})" if any(kinds) else ""
     longest = time_text(columns(parts)["compile_ns"] or 0)
-    # Logs of older versions of torch do not contain graph breaks. So 0 may mean that the number of graph breaks is
-    # unknown, and is not mentioned.
+    # Logs of older versions of torch do not contain graph breaks. So 0 is not mentioned: it may
+    # mean that the number of graph breaks is unknown.
     broken = plural(sums["breaks"], "graph break") if sums["breaks"] else ""
     broken += f" at {plural(sums['lines'], 'line')}" if is_one and broken else ""
     return ", ".join(filter(None, [what, longest if is_one else f"up to {longest}", broken]))

@@ -45,7 +45,8 @@ def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
     work = on_device(trace.work.with_row_index("work")).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(ROW_NUMBER) + before
-    # Async ranges are not in the tree. The innermost range of the tree around them gets their kernels and copies.
+    # Async ranges are not in the tree. So the kernels and copies of an async range go to its nearest ancestor that is
+    # in the tree.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
         if not is_apart.any():

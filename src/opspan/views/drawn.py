@@ -119,7 +119,7 @@ def with_lists(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list(value: str) -> str:
-    """Returns the text unchanged if it is a JSON list, and otherwise as a JSON string."""
+    """Returns a JSON list, as Python's json module writes it, unchanged. Returns any other text as a JSON string."""
     try:
         is_list = value.startswith("[") and json.dumps(json.loads(value)) == value
     except (ValueError, RecursionError):

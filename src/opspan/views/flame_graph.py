@@ -27,7 +27,7 @@ from opspan.views.stacks import no_time
 WIDTH = 1200
 _MARGIN, _ROW, _LINE = 10, 18, 20  # in pixels
 _INNER = WIDTH - 2 * _MARGIN
-_CHARACTER = 7.3  # width of a character in pixels: 0.602 of the font size in the widest common monospaced font
+_CHARACTER = 7.3  # width of a character in pixels: 0.602 of the font size (12) in the widest common font, rounded up
 _PADDING = 3
 _LONGEST_NAME = 500  # maximum length of a name in a tooltip
 _LEAST_TEXT = 6  # in characters: a name that is cut to fewer cannot be recognised, so it is not shown

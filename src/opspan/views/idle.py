@@ -70,7 +70,7 @@ def _idle_part(analysis: Analysis, by: str) -> Part:
 
 
 def _gap_rows(analysis: Analysis) -> pl.DataFrame:
-    """Returns the gaps, each with the op that ran on the host for the largest part of the gap."""
+    """Returns the gaps. `op` is the op to which `Analysis.idle` attributes the largest piece of the gap."""
     pieces = analysis.idle.sort("ns", descending=True, maintain_order=True)
     most = pieces.unique("gap", keep="first", maintain_order=True)
     most = most.select("gap", op=of_ranges.names(analysis, "op", most["range"]).cast(pl.String))

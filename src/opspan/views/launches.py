@@ -104,9 +104,9 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each stream the largest length of its queue, and two numbers whose ratio is the mean length: the
-    length integrated over time (`queued_ns`), and the time from the first launch until the last launched work began
-    (`queue_ns`)."""
+    """Returns for each stream the largest length of its queue (calls whose work has not begun), and two numbers whose
+    ratio is the mean length: the length integrated over time (`queued_ns`), and the time from the first launch until
+    the last launched work began (`queue_ns`)."""
     lasted = difference(_col("time_ns"), _col("time_ns").shift(-1)).fill_null(0).cast(pl.Float64)
     return queues.group_by(STREAM, maintain_order=True).agg(
         longest_queue=_col("queued").max(), queued_ns=(_col("queued") * lasted).sum(), queue_ns=lasted.sum()

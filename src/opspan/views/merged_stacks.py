@@ -3,7 +3,7 @@ host time, device time and count.
 
     stack_tree(trace, only=None) -> StackTree
         stacks   columns: stack, parent (the stack around it), root, level, frame, kind, count, host_ns, device_ns
-        roots    the process and the thread of each root
+        roots    a row for each thread, which is the root of its stacks
 
 The times of a stack do not include the stacks inside it. Kernels and copies are the innermost frames, with device time.
 If `only` is a kind, such as "module", only frames of that kind are kept. The times of other frames are added to the

@@ -1,6 +1,6 @@
-"""Sentences on what the trace lacks (labels, sizes, steps, ...), each with the command that records it.
+"""Sentences on what the trace lacks (labels, sizes, steps, ...), each with a command or Python code that records it.
 
-If possible, the command is one of the tool that wrote the trace. The sentences of `lines` and `labels_line` are printed
+If possible, this is a command of the tool that wrote the trace. The sentences of `lines` and `labels_line` are printed
 to standard error.
 """
 
@@ -30,7 +30,8 @@ _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-
 
 
 def labelling_command(trace: Tables, options: str = "") -> str:
-    """Returns the command that records the program with labels. It is a command of the tool that wrote this trace."""
+    """Returns the command (or Python code) that records the program with labels: with the tool that wrote this trace
+    or, if opspan knows no command for that tool, with opspan."""
     return (source_of(trace.ranks[0].source if trace.ranks else "") or _ANY).labelling(options)
 
 
@@ -40,13 +41,13 @@ def labelling(trace: Tables, options: str = "") -> str:
 
 
 def memory_command(trace: Tables) -> str:
-    """Returns the command that records memory. It is a command of the tool that wrote this trace, or of opspan."""
+    """Returns the command (or Python code) that records memory, with the tool that wrote this trace or with opspan."""
     return _MEMORY.get(trace.ranks[0].source if trace.ranks else "", "opspan.record(memory=True)")
 
 
 def device_command(trace: Tables) -> str:
-    """Returns the command that records what devices do. It is a command of the tool that wrote this trace, if that tool
-    can record devices, and of opspan otherwise."""
+    """Returns the command (or Python code) that records what devices do: with the tool that wrote this trace, if that
+    tool can record devices, and with opspan otherwise."""
     source = trace.ranks[0].source if trace.ranks else ""
     return labelling_command(trace) if source in _OF_DEVICES else "opspan.record(device=True)"
 

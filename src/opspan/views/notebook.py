@@ -1,5 +1,5 @@
-"""Shows a Trace in a notebook: its source and size, and how much could be attributed. Tables are not shown by this
-module: they make their own HTML."""
+"""Shows a Trace in a notebook: its source, its size, and how much could be attributed (`Coverage`). Tables are not
+shown by this module: they make their own HTML."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
-STACK_DEPTH = 5  # a table by stack compares only this many of the innermost functions of a stack
+STACK_DEPTH = 5  # number of functions by which a table by stack tells stacks apart: the innermost ones
 
 # Name of our column -> name of the attribute of torch's averages.
 TORCH = {
@@ -67,7 +67,7 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
-# Only the text needs this column: like torch's table, it shows no share of the total for async rows.
+# Only the printed table needs this column: like torch's table, it shows no share of the total for async rows.
 HIDDEN = "is_async"
 
 
@@ -192,7 +192,7 @@ class OpRows:
             for column in filled(shown, facts, self._whole_names, metrics)
             if facts.self_cpu_us
             or "CPU" not in column.title
-            or column.title not in ranks  # without CPU time, the columns of CPU time are left out
+            or column.title not in ranks  # without CPU time, the columns of the CPU (times and memory) are left out
         ]
 
 

@@ -1,4 +1,4 @@
-"""A trace for Perfetto in its own form: TrackEvents, as Protocol Buffers (gzipped if the name ends with .gz).
+"""A trace in Perfetto's own format: TrackEvents, as Protocol Buffers (gzipped if the name ends with .gz).
 
     TracePacket {timestamp: 12345, track_event {type: SLICE_BEGIN, track_uuid: 4, name_iid: 9, debug_annotations ...}}
 
@@ -44,7 +44,7 @@ _col = pl.col
 class _Kind:
     """A table of slices or marks, with their names, categories and args."""
 
-    rows: pl.DataFrame  # columns include track, start_ns, until_ns, is_mark, is_apart
+    rows: pl.DataFrame  # columns include track, start_ns, until_ns (end_ns, never null), is_mark, is_apart (async)
     name: pl.Expr
     category: pl.Expr
     args: Mapping[str, pl.Expr]
@@ -91,7 +91,7 @@ def _clocks(trace: Tables, shift: int) -> Bytes:
 
 
 class _Arrows:
-    """Holds the numbers of the flows (arrows) that begin or end at each row. A flow leads from a call to the
+    """Holds, for each row, the ids of the flows (arrows) that begin or end there. A flow leads from a call to the
     kernel or copy that it launched, or from an op to its backward op."""
 
     def __init__(self, trace: Tables) -> None:

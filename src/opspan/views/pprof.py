@@ -1,7 +1,7 @@
 """A profile for pprof (`go tool pprof` and other readers of its files), gzipped: a sample for each stack.
 
-A sample has the count, the host time and the device time of a stack, without the stacks inside it. Its labels are the
-process, the thread, and the kind of the innermost frame, such as op or kernel.
+A sample has the count, the host time and the device time of a stack, without the stacks inside it. The labels of a
+sample are the process, the thread, and the kind of the innermost frame, such as op or kernel.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _add_places(profile: Any, tree: pl.DataFrame, strings: _Strings) -> None:
-    """Adds a function for each name, and a location in it with the same number."""
+    """Adds a function for each name of a frame, and a location with the same id, which lies in this function."""
     names = tree.select(_col("frame").unique(maintain_order=True))
     frame = _col("frame")
     rows = names.select(frame, file=python_file(frame), line=python_line(frame).fill_null(0)).iter_rows()
@@ -123,7 +123,7 @@ def _add_samples(
 def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, notes: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
-    # Servers require a sampling period. It is one nanosecond, because times are sums, not numbers of samples.
+    # Servers require a sampling period. It is one nanosecond, because times are sums, not counts of samples.
     profile.period_type.type, profile.period_type.unit, profile.period = strings("host"), strings("nanoseconds"), 1
     program = Path(trace.paths[0]).name if trace.paths else ""
     profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)

@@ -19,7 +19,7 @@ from opspan.tables import TABLES, Tables
 from opspan.tables.tables import ids_of
 from opspan.views.database import COVERAGE, RANKS
 
-# Column that has row numbers of a table -> this table, and the name of the new column with ids.
+# Table -> its columns of row numbers -> the table that they refer to, and the name of the new column with ids.
 _ROWS = {
     "ranges": {
         "parent": ("ranges", "parent_id"),

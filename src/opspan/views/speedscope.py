@@ -3,8 +3,8 @@
     {"type":"O","frame":3,"at":1200},{"type":"O","frame":7,"at":1250},{"type":"C","frame":7,"at":1900},...
 
 A profile is a list of events: frames open and close, and must nest. So ranges that overlap are in extra profiles beside
-the profile of their thread. Each profile covers the whole trace, with times in nanoseconds since its begin. The format
-is https://www.speedscope.app/file-format-schema.json.
+the profile of their thread. Each profile covers the whole trace, with times in nanoseconds since the trace began. The
+format is https://www.speedscope.app/file-format-schema.json.
 """
 
 from __future__ import annotations

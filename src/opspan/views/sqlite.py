@@ -91,7 +91,7 @@ def _fill(path: Path, frames: dict[str, pl.LazyFrame]) -> None:
 
 
 def _why(error: Exception) -> str:
-    """Returns the message of SQLite without the text of the driver around it:
+    """Returns the message of SQLite, here "database or disk is full", from an error of the driver:
     `INTERNAL: failed to execute: database or disk is full\\nquery was: INSERT INTO ...`"""
     message = re.split(r"\s*query was:", str(error))[0]
     return shortened(" ".join(re.sub(r"^[A-Z_]+: (?:failed to [a-z ]+: )?", "", message).split()))

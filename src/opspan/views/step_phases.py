@@ -72,8 +72,8 @@ def parts(steps: pl.DataFrame) -> Parts:
 
 
 def phases(parts: Parts) -> pl.DataFrame:
-    """Returns for each phase: phase ("" if unknown), steps (of the process with the most steps), took_ns (the mean time
-    of a step), tokens (the mean of a step, null if unknown), token_ns and tokens_per_s."""
+    """Returns for each phase: phase ("" if unknown), steps (how many the process with the most has), took_ns (the mean
+    time of a step), tokens (the mean of a step, null if unknown), token_ns and tokens_per_s."""
     order = pl.Enum([*SERVING_PHASES, ""])
     rows = (
         parts[_PHASES]

@@ -49,8 +49,7 @@ _BUSY = f"kind IN ({', '.join(map(repr, DEVICE_KINDS))}) AND NOT coalesce(is_ove
 
 
 def _range_sql(by: str, *aggregates: str) -> str:
-    # A module, step or phase may contain ranges that are inside each other. Sums of whole times would count the inner
-    # range twice.
+    # A module, step or phase may contain nested ranges. Sums of whole times would count the inner ranges twice.
     sums = RANGE_SUMS if "name" in OF_RANGES[by] else [measure for measure in RANGE_SUMS if not measure.is_whole]
     return _sql([*_sums(sums), *_spread("cpu", *aggregates)], "ranges", _IS_RANGE, OF_RANGES[by], RANGE_ORDER)
 

@@ -73,11 +73,12 @@ class _Room:
 @dataclass(frozen=True)
 class _Facts:
     row: dict[str, Any]
-    # The main reason for idle time, its share of the idle time and, if the reason is the host, the op in which the host
-    # was for most of this share.
+    # The main reason for idle time, and its share of the idle time. If the reason is the host, also the op during which
+    # devices waited longest for the host.
     idle: tuple[str, float, str | None] | None
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
-    costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
+    # For each finding, the costliest first: id, share of a time, name of this time (share_of), condition.
+    costs: list[tuple[str, float, str, str | None]]
     steps: list[str]  # the lines about steps
     compiled: str  # what torch.compile compiled; "" if no log has a compilation or a graph break
     issues: int
@@ -325,8 +326,8 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
 
 
 def top(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns the ops (by name) or modules that have self time, with that time, the longest first. It is the time on
-    devices or, if no row has any, the time on the host."""
+    """Returns ops (if `by` is name) or modules with their self times, the longest first. These are times on devices or,
+    if there are none, times on the host. Rows without time are left out."""
     return _most(_sums(analysis, by))
 
 

@@ -44,6 +44,7 @@ _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # columns whose texts are JSON
 # Grouping -> its key column, and the value of this column in rows that have no module, step, shape, stack, line or op.
+# Null counts as [].
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
 _WITHOUT |= {"line": ("line", UNKNOWN), "source-op": ("source_op", UNKNOWN)}
 NO_MEMORY = (

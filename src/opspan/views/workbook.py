@@ -28,7 +28,7 @@ from opspan.views.table import table_of
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
 
-# Maximum number of rows in a sheet: Excel allows 1,048,576, but these take minutes to write and to open.
+# Maximum number of rows in a sheet: Excel allows 1,048,576, but so many take minutes to write and to open.
 MOST_ROWS = 100_000
 MOST_CHARACTERS = 32_767  # maximum number of characters in a cell, in UTF-16 units
 _LONGEST_TITLE = 200
@@ -178,8 +178,8 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """Returns printable titles that are distinct even if case is ignored. Only names from the columns of reports ever
-    change."""
+    """Returns printable titles that are distinct even if case is ignored. Only names of columns that
+    come from a report can need a change."""
     titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))

@@ -145,8 +145,8 @@ def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
 
 
 def _names(before: Sequence[File], after: Sequence[File]) -> tuple[str, str]:
-    """Returns a name for each of the two runs: its files, each with as many of the last parts of the path as tell the
-    runs apart (at most 8)."""
+    """Returns a name for each of the two runs: the ends of the paths of its files. Each end has the file's name and as
+    many folders (at most 7) as are needed to tell the runs apart."""
     depth = 1
     while depth < 8 and {_end(path, depth) for path in before} & {_end(path, depth) for path in after}:
         depth += 1

@@ -1,5 +1,5 @@
-"""The ops in several groupings, and the lines of the program: their times, their backward, their cost, and the stacks
-that called them."""
+"""Tables of the ops in several groupings, and of the lines of the program, with times and costs. Also the stacks that
+called ops, and pairs of a forward op and its backward op."""
 
 from __future__ import annotations
 

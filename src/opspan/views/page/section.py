@@ -38,7 +38,8 @@ class Subject:
 class Section:
     """A section of a page. `data` becomes the JSON for src/page/sections/NAME.ts. Without data, `why` is a sentence
     with the reason, and `command` is a command that would provide the data. `packed` is the data as it is stored in the
-    page; it is set only if the section had to measure its size."""
+    page; it is set only if the section had to measure the size of the
+    data."""
 
     title: str
     data: dict[str, Any] | None

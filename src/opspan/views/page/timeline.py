@@ -24,7 +24,7 @@ from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
-MOST_ROWS = 96  # maximum number of rows in a lane: about as many as the levels to which Python functions nest
+MOST_ROWS = 96  # maximum number of rows in a lane: nested Python functions have about as many levels
 MOST_BYTES = 4_000_000  # maximum number of bytes of this section in the page
 _MOST_STEPS = 5_000
 # The page has only the most frequent names of shapes inside blocks: 100 names or, if that is more, one name for every

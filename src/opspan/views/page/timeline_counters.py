@@ -1,8 +1,8 @@
 """Values over time that are drawn as lanes: how busy each device is, how long its queues are, memory, and the program's
 own counters.
 
-A lane has only as many points as a screen can show. The trace is divided into short periods of equal length. If a lane
-has more values, it gets two for each period: the highest, so that peaks are shown, and the last.
+A lane has only as many points as a screen can show. So the trace is divided into short periods of equal length. A lane
+with many values gets two points for each period: the highest value, so that peaks are shown, and the last value.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ _COLUMNS = {"ranges": _RANGES, "calls": _CALLS, "work": _WORK, "gaps": _GAPS, "f
 
 
 def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, Any]]:
-    """Returns the columns of details for the rows `rows`, in the order of `rows`. Empty columns are left out."""
+    """Returns the columns of details. A column has a value for each of `rows`, in the same order. Columns without any
+    value are left out."""
     frame = _FRAMES[table](analysis, rows)
     columns = []
     for name, title, unit in _COLUMNS[table]:
