@@ -127,6 +127,18 @@ class Trace(Tables):
         """
         return question("idle").rows_of(self.analysed, Options(by))
 
+    def sampled_functions(
+        self, by: str = "function", *, inside: tuple[str, str] | None = None, idle: bool = False
+    ) -> pl.DataFrame:
+        """Returns the functions that the host's processors executed, as `opspan functions` does.
+
+        Args:
+            by: "function", "library", "op", "module", "phase", "step", "line" or "thread".
+            inside: only samples inside these ranges: "op", "module" or "range", and the name or a pattern.
+            idle: only samples that were taken while a device had nothing to do.
+        """
+        return question("functions").rows_of(self.analysed, Options(by, inside=inside, idle=idle))
+
     def launches(self, by: str = "op") -> pl.DataFrame:
         """Returns whether the CPU launches kernels fast enough for the devices, as `opspan launches` does.
 

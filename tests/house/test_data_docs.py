@@ -100,8 +100,23 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def analysis(ranks: list[Path]) -> Analysis:
-    return opspan.load(*ranks).analysed
+def sampled(ranks: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trace of a rank, with samples of its processors."""
+    trace = opspan.load(ranks[0])
+    (op,) = trace.ranges.filter(pl.col("name") == "aten::linear").head(1).to_dicts()
+    place = {name: op[name] for name in ("rank", "pid", "tid")}
+    rows = [
+        {**place, "time_ns": op["start_ns"], "weight": 5, "event": "cpu-clock", "stack": "main;f", "libraries": "a;b"}
+    ]
+    path = tmp_path_factory.mktemp("sampled") / "run"
+    trace.replace(samples=pl.DataFrame(rows * 40)).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def analyses(ranks: list[Path], sampled: Path) -> dict[str, Analysis]:
+    """An analysis for each answer that needs its own, and one for all others, whose key is ""."""
+    return {"": opspan.load(*ranks).analysed, "functions": opspan.load(sampled).analysed}
 
 
 def answers(title: str, analysis: Analysis) -> Iterator[tuple[str, Answer]]:
@@ -120,7 +135,8 @@ def answers(title: str, analysis: Analysis) -> Iterator[tuple[str, Answer]]:
 
 
 @pytest.mark.parametrize("title", COLUMNS)
-def test_answers_have_the_columns_that_are_declared(title: str, analysis: Analysis) -> None:
+def test_answers_have_the_columns_that_are_declared(title: str, analyses: dict[str, Analysis]) -> None:
+    analysis = analyses.get(title, analyses[""])
     found = [(by, answer.document([analysis], -1)["rows"]) for by, answer in answers(title, analysis)]
 
     assert all(rows for _, rows in found)
@@ -147,8 +163,9 @@ def test_the_page_has_a_table_for_all_that_is_declared() -> None:
 
 
 @pytest.mark.parametrize("verb", [title for title in COLUMNS if not title.startswith("by ")])
-def test_the_example_of_an_answer_has_the_names_of_what_is_printed(verb: str, ranks: list[Path]) -> None:
-    done = command(verb, *(ranks if verb == "diff" else ranks[:1]), "--format", "json")
+def test_the_example_of_an_answer_has_the_names_of_what_is_printed(verb: str, ranks: list[Path], sampled: Path) -> None:
+    files = {"diff": ranks, "functions": [sampled]}.get(verb, ranks[:1])
+    done = command(verb, *files, "--format", "json")
     printed = json.loads(done.stdout)
     page = JSON.read_text().split("## Answers")[1]
     examples = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))

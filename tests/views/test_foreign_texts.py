@@ -39,7 +39,7 @@ FOREIGN = [
         "nn.Module: x_1",
     ),
 ]
-ANSWERS = ("idle", "launches", "waits", "flops", "path", "memory", "comm", "steps", "findings")
+ANSWERS = ("idle", "launches", "waits", "flops", "path", "memory", "comm", "steps", "findings", "functions")
 
 
 def with_foreign_texts(trace: Trace, random: Random) -> Trace:

@@ -272,6 +272,14 @@ class Analysis:
 
     @shared_property
     @by_cycle
+    def sample_places(self) -> pl.DataFrame:
+        """The range and the call that each sample was taken in, and whether a device was idle (`samples.places`)."""
+        from opspan.analysis.samples import places
+
+        return places(self.attributed, self.gaps)
+
+    @shared_property
+    @by_cycle
     def waits(self) -> pl.DataFrame:
         """A row for each call that made the host wait."""
         from opspan.analysis.waits import waits

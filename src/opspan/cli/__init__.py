@@ -22,7 +22,19 @@ from opspan.errors import OpspanError
 # which defines `command`.
 GROUPS = {
     "See first": ("summary", "demo"),
-    "Measure": ("findings", "table", "steps", "idle", "launches", "waits", "path", "memory", "comm", "flops"),
+    "Measure": (
+        "findings",
+        "table",
+        "steps",
+        "idle",
+        "launches",
+        "waits",
+        "path",
+        "functions",
+        "memory",
+        "comm",
+        "flops",
+    ),
     "Show": ("report", "view", "diff", "export"),
     "Capture": ("run", "exec", "attach", "top"),
     "Other": ("doctor", "push", "help"),

@@ -208,6 +208,12 @@ class Ranks:
         """The same as `Trace.idle`."""
         return self._rows("idle", Options(by))
 
+    def sampled_functions(
+        self, by: str = "function", *, inside: tuple[str, str] | None = None, idle: bool = False
+    ) -> pl.DataFrame:
+        """The same as `Trace.sampled_functions`."""
+        return self._rows("functions", Options(by, inside=inside, idle=idle))
+
     def launches(self, by: str = "op") -> pl.DataFrame:
         """The same as `Trace.launches`. A median of more than 100,000 different values is computed from the first three
         digits of each value.

@@ -97,6 +97,20 @@ COLUMNS: dict[str, dict[str, str]] = {
         "unknown_ns": "idle time with an unknown reason: the launch is not in the trace, nothing came after the gap, "
         "or the process used more than 256 devices, which no machine has",
     },
+    "functions": {
+        "function library": "the function and the file that it is in, or by library only this file; `null`: not known. "
+        "`(unresolved)`: all functions of the library whose names the tool did not find",
+        "op module phase step line thread": "by op, module, ...: the one that the sample was taken in; `null`: in none",
+        "samples weight": "number of samples whose innermost function (library, op, ...) it is, and the sum of their "
+        "weights, of one event: the one that measures time, if the file has several",
+        "total_samples total_weight": "the same for samples that have it anywhere in their stack; by function and "
+        "library",
+        "share total_share": "`weight` and `total_weight` as shares of the weight of all samples that are counted; "
+        "`null`: fewer than 30 samples",
+        "error": "standard deviation of `share`, which is `share` / √`samples`",
+        "cpu_ns total_cpu_ns": "`weight` and `total_weight`, only if they are nanoseconds of processor time",
+        "cycles instructions ipc llc_misses": "counted by the hardware; `null`: fewer than 30 samples of the event",
+    },
     "comm": {
         "op module phase step function": "name of the op, module, ... that started the collectives; `null`: in none. "
         "By call, `op` is the op that started this collective",

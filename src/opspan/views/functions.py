@@ -1,0 +1,172 @@
+"""The functions that processors executed, as tools sampled them: `opspan functions`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import polars as pl
+
+from opspan.analysis import Analysis
+from opspan.analysis.hardware_events import figures, is_ns, time_event
+from opspan.analysis.lanes import in_lanes
+from opspan.analysis.parts import Part, Parts
+from opspan.analysis.provenance import matched
+from opspan.analysis.samples import BROKEN, SEPARATOR, by_function, by_library, inside
+from opspan.analysis.source_lines import eager_lines
+from opspan.printable import plural, printable
+from opspan.questions import Options, Question
+from opspan.views import of_ranges
+from opspan.views.answer import Answer
+from opspan.views.fields import Field, with_values
+
+FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so only the number of samples is shown
+_SHOWN = "the samples that are counted here"
+_FUNCTION = Field("function", "Function", "name", none="(unknown)")
+_LIBRARY = Field("library", "Library", "name", none="(unknown)")
+_OF_STACKS = ("function", "library")
+_FIELDS = (
+    Field("share", "Self", "share", total_title=_SHOWN, none="few"),
+    Field("total_share", "Total", "share", total_title=_SHOWN, none="few"),
+    Field("cpu_ns", "Self CPU time", "ns", rank=2),
+    Field("total_cpu_ns", "CPU time", "ns", rank=1),
+    Field("samples", "Samples", "count", rank=3),
+    Field("error", "Error", "share", "Standard deviation of the share that comes from counting samples", rank=4),
+    Field("ipc", "IPC", "number", "Instructions for each cycle", rank=5),
+    Field("llc_misses", "LLC misses", "flop", rank=6),
+)
+_NUMBERS = ("samples", "weight", "total_samples", "total_weight")
+_OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
+_col = pl.col
+
+
+@in_lanes
+def parts(analysis: Analysis, options: Options) -> Parts:
+    samples = _counted(analysis, options)
+    rows = _by_stack(samples, options.by) if options.by in _OF_STACKS else _by_place(analysis, samples, options.by)
+    key = ("function", "library") if options.by == "function" else (options.by,)
+    stack = _col("stack").cast(pl.String)
+    is_short = stack.str.contains(BROKEN, literal=True) | ~stack.str.contains(SEPARATOR, literal=True)
+    counts = samples.group_by("event").agg(
+        samples=pl.len().cast(pl.Int64),
+        weight=_col("weight").fill_null(0).sum(),
+        in_ranges=_col("range").count().cast(pl.Int64),
+        short=is_short.sum().cast(pl.Int64),
+    )
+    every = pl.DataFrame({"samples": [analysis.tables.samples.height]}, schema={"samples": pl.Int64})
+    rows, counts = (frame.with_columns(_col("event").cast(pl.String)) for frame in (rows, counts))
+    return {"rows": Part(rows, (*key, "event")), "counts": Part(counts, ("event",)), "every": Part(every, ())}
+
+
+def _counted(analysis: Analysis, options: Options) -> pl.DataFrame:
+    """Returns the samples that the options ask for, with their places."""
+    samples = analysis.tables.samples.with_row_index("sample").hstack(analysis.sample_places)
+    if options.inside is not None:
+        samples = samples.filter(inside(analysis.complete, analysis.sample_places, *options.inside))
+    return samples.filter(_col("is_idle")) if options.idle else samples
+
+
+def _by_stack(samples: pl.DataFrame, by: str) -> pl.DataFrame:
+    return by_function(samples) if by == "function" else by_library(samples)
+
+
+def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Sums samples by the op, module, ... that they were taken in. A sample counts once, for its innermost range."""
+    if by == "thread":
+        names = analysis.tables.threads.select("rank", "pid", "tid", thread="name").unique(["rank", "pid", "tid"])
+        named = samples.join(names, on=["rank", "pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
+        key = pl.format("{} ({})", _col("thread").cast(pl.String).fill_null(""), "tid").str.strip_chars()
+        rows = named.with_columns(key.alias(by))
+    elif by == "line":
+        lines = eager_lines(analysis.complete, matched(analysis.complete).inside)
+        rows = samples.with_columns(lines.gather(samples["range"]).alias(by))
+    else:
+        rows = samples.with_columns(of_ranges.names(analysis, by, samples["range"]))
+    sums = rows.group_by(by, "event", maintain_order=True).agg(
+        samples=pl.len().cast(pl.Int64), weight=_col("weight").fill_null(0).sum()
+    )
+    return sums.with_columns(_col(by).cast(pl.String))
+
+
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    sums, counts = parts["rows"].rows, parts["counts"].rows
+    key = [name for name in ("function", "library", options.by) if name in sums.columns]
+    key = list(dict.fromkeys(key))
+    event = _counted_event(counts)
+    own = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
+    total = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum() or None
+    numbers = [name for name in _NUMBERS if name in sums.columns]
+    table = own.select(*key, *numbers, share=_share("samples", "weight", total), error=1 / _col("samples").sqrt())
+    table = table.with_columns(error=_col("error") * _col("share"))
+    if "total_weight" in numbers:
+        table = table.with_columns(total_share=_share("total_samples", "total_weight", total))
+    times = {"cpu_ns": "weight", "total_cpu_ns": "total_weight"}
+    of_time = _col if is_ns(event) else lambda _: pl.lit(None, dtype=pl.Int64)
+    table = table.with_columns(of_time(of).alias(name) for name, of in times.items() if of in numbers)
+    table = table.join(_figures(sums, key), on=key, how="left", nulls_equal=True, maintain_order="left")
+    order = "weight" if options.by not in _OF_STACKS else ["weight", "total_weight"]
+    return table.sort(order, descending=True, maintain_order=True)
+
+
+def _counted_event(counts: pl.DataFrame) -> str | None:
+    """Returns the event whose samples are counted: the one that measures time or, without such an event, the one with
+    most samples. Null is the event of tools that do not name theirs."""
+    event = time_event(counts["event"].to_list())
+    if event is None and counts.height and not counts["event"].has_nulls():
+        event = counts.sort("samples", descending=True, maintain_order=True)["event"][0]
+    return event
+
+
+def _figures(sums: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Returns what the hardware's events say about each row, such as instructions for each cycle. Events that have few
+    samples in a row are left out there."""
+    enough = sums.drop_nulls("event").with_columns(weight=pl.when(_col("samples") >= FEW).then("weight"))
+    wide = enough.pivot("event", index=key, values="weight")
+    known = figures(wide.select(pl.exclude(key).cast(pl.Float64)))
+    nothing = pl.lit(None, dtype=pl.Float64)
+    return wide.select(*key, *(known[name] if name in known.columns else nothing.alias(name) for name in _OF_HARDWARE))
+
+
+def _share(samples: str, weight: str, total: int | None) -> pl.Expr:
+    if total is None:
+        return pl.lit(None, dtype=pl.Float64)
+    return pl.when(_col(samples) >= FEW).then(_col(weight) / total)
+
+
+def answer(parts: Parts, options: Options) -> Answer:
+    table = rows(parts, options)
+    names = {"function": [_FUNCTION, *with_values([replace(_LIBRARY, rank=1)], table)], "library": [_LIBRARY]}.get(
+        options.by
+    )
+    if names is None:
+        names = [of_ranges.field("The host was in", options.by)]
+    return Answer("functions", table, (*names, *with_values(_FIELDS, table)), tuple(_notes(parts, options)))
+
+
+def _notes(parts: Parts, options: Options) -> list[str]:
+    counts, every = parts["counts"].rows, parts["every"].rows["samples"].sum()
+    if not every:
+        return ["This trace has no samples of the host's processors: nsys --sample=cpu, VTune and perf record them"]
+    if not counts.height:
+        return [f"None of the {plural(every, 'sample')} is {_asked(options)}"]
+    event = _counted_event(counts)
+    row = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String))).row(0, named=True)
+    n = row["samples"]
+    named = f" of the event {printable(event)}" if event is not None else ""
+    asked = f" {_asked(options)}" if options.idle or options.inside else ""
+    text = f"{plural(n, 'sample')}{named}{asked}, {100 * row['in_ranges'] / n:.1f} % of them in ranges"
+    notes = [f"{text}; a share of 10 % is right to within {100 * math.sqrt(0.09 / n):.1f} points, at one sigma"]
+    if row["short"] and options.by in _OF_STACKS:
+        notes.append(
+            f"{100 * row['short'] / n:.1f} % of the samples have only their innermost functions, because the tool did "
+            "not record the whole stack, or could not: totals of outer functions are too small"
+        )
+    return notes
+
+
+def _asked(options: Options) -> str:
+    texts = [f"in {options.inside[0]} {printable(options.inside[1])}"] if options.inside else []
+    return " and ".join([*texts, *(["taken while a device was idle"] if options.idle else [])])
+
+
+QUESTION = Question("functions", parts, rows, answer)
