@@ -18,8 +18,7 @@ from opspan.readers.nsys.export import Export, TableStore
 from opspan.tables import Issues, Tables
 from opspan.tables.same import each_once
 
-# Tables of nsys' exports that nvprof's databases do not have. The exports and the databases both have tables named
-# after CUPTI.
+# Tables that only nsys' exports have. Tables named after CUPTI are also in nvprof's databases.
 OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
 HEAD_BYTES = 64  # enough to tell a database from a report
 

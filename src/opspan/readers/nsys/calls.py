@@ -1,4 +1,4 @@
-"""Reads tables of calls into the table calls: CUDA's runtime and driver, libraries, MPI, the operating system.
+"""Fills the table `calls`: calls of CUDA's runtime and driver, of libraries, of MPI, and of the operating system.
 
     CUPTI_ACTIVITY_KIND_RUNTIME: start, end, eventClass 0, globalTid, correlationId 214, nameId 'cudaLaunchKernel_v7000'
 
@@ -77,7 +77,7 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
     graph = table in tables.GRAPH_TABLES
     columns: Columns = tables.GRAPH_COLUMNS if graph else {**tables.CALL_COLUMNS, **ints(f"{name} returnValue")}
     others = [] if graph else [column for column in have if column not in tables.CALL_KNOWN]
-    # Many tables have special columns, such as sizes, tags and ranks of MPI, or ids of OpenMP's tasks.
+    # Columns that only some tables have are read as text, for example MPI's tags or the ids of OpenMP's tasks.
     frame = export.timed(table, {**columns, **dict.fromkeys(others, "text")})
     return frame.select(
         *where(frame),

@@ -1,9 +1,9 @@
-"""Reads one nsys export of any kind: its tables by their base names, and its texts, times and ids.
+"""Reads one nsys export of any kind: its tables (by names without suffixes such as _V2), its texts, times and ids.
 
     globalTid = hardware id, 8 bits | VM id, 8 bits | pid, 24 bits | tid, 24 bits; globalPid: the same with tid 0
 
-`TableStore` hides whether the tables are in an SQLite file or in a folder of Parquet or Arrow files. `Export` replaces
-cells of a wrong type by null and counts them, so the other modules need not check cells.
+`TableStore` hides whether the tables are in an SQLite file or in a folder of Parquet or Arrow files. Each store counts
+cells of a wrong type and replaces them by null, so the other modules need not check cells.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Export:
         return narrow(frame, table, dtypes, self.issues)
 
     def joined(self, readers: Mapping[str, Callable[[Export], pl.DataFrame]]) -> pl.DataFrame | None:
-        """Returns the rows of several tables as one frame; None without rows. `readers`: table -> its reader."""
+        """Returns the rows of several tables as one frame, or None if there are no rows. `readers`: table -> the
+        function that reads it."""
         parts = [part for table, read in readers.items() if table in self and (part := read(self)).height]
         if len(parts) < 2:
             return parts[0] if parts else None

@@ -44,7 +44,7 @@ class Folder:
             self.bytes = sum(size_on_disk(file.stat()) for file in files)
         except OSError as error:
             raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
-        # If a folder has both kinds of files, they have the same tables, and one file of each table is used.
+        # If a table has both an Arrow file and a Parquet file, the Parquet file is used.
         self._files = {file.stem: file for file in files}
         # Maps table -> column -> value, for columns in which all rows have the same value according to the file's
         # statistics.
@@ -77,8 +77,8 @@ class Folder:
         return self._checked(file, columns, _attempt(file, columns)).height if file and columns else 0
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
-        """Starts to read a table in the background for a later call of `frame`. Does not use `after`, because one
-        thread reads all tables in order."""
+        """Starts to read a table in the background for a later call of `frame`. Ignores `after` (a table that is needed
+        earlier), because one thread reads all tables in order."""
         differ, _ = self._have(table, columns)
         self._begun[table] = differ, self._thread.submit(_attempt, self._files[table], differ)
 
@@ -97,14 +97,14 @@ class Folder:
         return completed(pl.DataFrame(typed).with_columns(literals), dtypes_of(columns))
 
     def _have(self, table: str, columns: Mapping[str, Type]) -> tuple[list[str], dict[str, pl.Series]]:
-        """Returns the columns to read, and for all other columns the value that all rows share. If no column must be
-        read, one is read anyway, because it gives the number of rows."""
+        """Returns the columns to read, and column -> value for columns in which all rows have the same value. If all
+        columns have such a value, the first column is read anyway, because it gives the number of rows."""
         have = [name for name in columns if name in self.columns(table)]
         same: dict[str, pl.Series] = {}
         for name in have:
             cell = self._same.get(table, {}).get(name)
             typed = None if cell is None else _cast(cell, columns[name])
-            # If the shared value does not fit the type, the whole column is read, so that its wrong cells are counted.
+            # If the shared value does not fit the type, the column is read, so that all wrong cells are counted.
             if cell is not None and typed is not None and typed.null_count() == cell.null_count():
                 same[name] = typed
         if have and len(same) == len(have):

@@ -1,5 +1,7 @@
-"""Reads memory events of GPUs (allocations, pools, page faults of unified memory) into the table memory. Reads CPU
-samples with call chains into the table samples, and metrics of GPUs into the table counters.
+"""Reads memory events of GPUs (allocations, pools, page faults of unified memory) into the table `memory`. Reads CPU
+samples with call chains into the table `samples`, and metrics of GPUs into the table `counters`.
+
+A sample is a row of COMPOSITE_EVENTS, and a row of SAMPLING_CALLCHAINS for each function on its stack:
 
 COMPOSITE_EVENTS: id 7, start, cpu, globalTid, cpuCycles
 SAMPLING_CALLCHAINS: id 7, symbol -> StringIds, stackDepth 0 (the innermost), 1, ...
@@ -16,7 +18,7 @@ from opspan.tables.schema import MEMORY_EVENT, empty
 
 OPERATIONS = {0: "alloc", 1: "free"}
 FRAME_SEPARATOR = ";"
-GPU_OF_TYPE = 0xFF  # the low bits of a metric's typeId are the number of the GPU
+GPU_OF_TYPE = 0xFF  # these bits of a metric's typeId identify the GPU
 
 
 def read_memory(export: Export) -> pl.DataFrame:
@@ -141,12 +143,12 @@ def read_counters(export: Export) -> pl.DataFrame:
         return empty("counters")
     values = export.in_time(tables.METRICS, values)
     names = export.frame(tables.METRIC_NAMES, tables.METRIC_NAME_COLUMNS)
-    # In small exports, one of the two tables has no typeId.
+    # In small exports, the table of metrics or the table of their names has no typeId.
     key = ["typeId", "metricId"] if names["typeId"].count() and values["typeId"].count() else ["metricId"]
     names = names.select(*key, name="metricName").unique(key, keep="first")
     values = values.join(names, on=key, how="left", maintain_order="left")
-    # Metrics identify a GPU by another number than the other tables do. Newer exports have this number of each GPU in
-    # pwGpuId.
+    # Metrics and the other tables use different ids for the same GPU. Newer exports list both: the metrics' id is in
+    # pwGpuId, and the other tables' id is in `id`.
     gpus = export.frame("TARGET_INFO_GPU", ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
     values = values.with_columns(pwGpuId=pl.col("typeId") & GPU_OF_TYPE).join(
         gpus, on="pwGpuId", how="left", maintain_order="left"

@@ -1,4 +1,4 @@
-"""Reads NVTX_EVENTS into the table ranges, and names of threads. docs/formats/nsys.md explains the rows.
+"""Reads ranges, marks and names of threads from NVTX_EVENTS. docs/formats/nsys.md explains the rows.
 
     start, end, eventType 59, text 'aten::mm, seq = 3, op_id = 7', globalTid          torch's own label, default domain
     start, end, eventType 59, textId 71487, globalTid, domainId 1                     a registered string of NCCL's
@@ -21,7 +21,7 @@ from opspan.tables.same import each_once
 from opspan.tables.schema import KIND, null
 
 SLICE_ROWS = 1_000_000
-# Columns that most exports lack.
+# Columns that a frame of events may lack. `_ranges` adds missing columns as nulls.
 _OPTIONAL = {**dict.fromkeys(("category", "endGlobalTid", "globalTid", "color"), pl.Int64), **payloads.COLUMNS}
 _IS_OWN = (pl.col("domain") == OWN_DOMAIN).fill_null(value=False)
 
@@ -96,8 +96,8 @@ def _text(export: Export, events: pl.DataFrame) -> pl.Series:
 
 
 def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Returns the name of each event's domain, or the domain's number (per process) if it has no name; null for the
-    default domain."""
+    """Returns the name of each event's domain. A domain without a name gets its number, which only identifies it within
+    one process. The default domain gets null."""
     if not events.select((pl.col("domainId") != 0).any()).item():
         return null("domain", pl.Categorical)
     used = events.select("pid", "domainId").unique().filter(pl.col("domainId") != 0)
@@ -108,8 +108,8 @@ def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
 
 
 def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Returns the category of each event: the name of the category, or else its number. In opspan's own domain the
-    first numbers are kinds, not categories."""
+    """Returns the category of each event: its name, or its number if it has no name. In opspan's own domain, the lowest
+    numbers stand for kinds of ranges, so they become null."""
     if "category" not in events.columns:
         return null("category_name", pl.Categorical)
     key = ["pid", "domainId", "category"]

@@ -1,4 +1,4 @@
-"""Decodes extended payloads in the column binaryData. A cell has a header of 32 bytes, followed by the payload:
+"""Decodes extended payloads in the column binaryData. A cell is this header of 32 bytes, and then the payload:
 
     domain (u32), 4 unused bytes, schema (u32), 4 unused bytes, size of the payload (u64), size of everything (u64)
 

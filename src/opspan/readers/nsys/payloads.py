@@ -1,10 +1,10 @@
 """Reads the payloads of NVTX events. A payload is one number, or several fields (an extended payload).
 
-nsys stores fields in one of three ways. They become JSON in the column `payload_json`:
+nsys stores the fields in one of three ways. The fields become JSON in the column `payload_json`:
 
     jsonText, jsonTextId    JSON: {"NCCL communicator ID": 42, ...}
     binaryData              bytes (payload_bytes.py)
-    eventId                 a row in a table for each schema: DYNAMIC_NVTXPAYLOAD_DATATYPE_<globalPid>_<domain>_<schema>
+    eventId                 a row in the schema's table: DYNAMIC_NVTXPAYLOAD_DATATYPE_<globalPid>_<domain>_<schema>
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lets the installed nsys export reports in nsys' own format (*.nsys-rep, *.qdrep, *.qdstrm) to SQLite, once.
+"""Lets the installed nsys export its reports (*.nsys-rep, *.qdrep, *.qdstrm) to SQLite, once for each report.
 
     NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n        the beginning of a report
     NVIDIA Tegra Profiler Report 1.\\n                                the beginning of an old report
@@ -41,7 +41,7 @@ _LONGEST_BUILT = 64
 
 
 def is_report(path: Path, head: bytes) -> bool:
-    """Returns whether a file is a report. `head`: the first bytes of the file, which is not an SQLite database."""
+    """Returns whether a file (not an SQLite database) is a report. `head`: its first bytes."""
     return head.startswith(MAGIC) or (path.suffix == STREAM and bool(head))
 
 

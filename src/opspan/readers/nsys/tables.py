@@ -1,4 +1,4 @@
-"""Lists nsys' tables as data: the columns that are read of each table, and their meaning.
+"""Lists nsys' tables as data: the columns that are read of each table, and the values of enumerations.
 
     CUPTI_ACTIVITY_KIND_RUNTIME(start, end, eventClass, globalTid, correlationId, nameId, returnValue, callchainId)
 
@@ -51,7 +51,7 @@ THREADS = ("NvtxThread", "NvtxtMetaThread")
 CATEGORIES = ("NvtxCategory", "NvtxtCategory")
 DOMAINS = ("NvtxDomainCreate",)
 
-# --- calls: any table with these columns and a name is a table of calls
+# --- calls: any table with all of CALL_COLUMNS and one of CALL_NAMES is a table of calls
 
 CALL_COLUMNS: Columns = ints("start end globalTid")
 CALL_NAMES = ("nameId", "textId")
@@ -115,7 +115,7 @@ OVERHEAD_COLUMNS: Columns = ints("start end globalTid nameId correlationId overh
 # are the largest of most files.
 AHEAD: Mapping[str, Mapping[str, Columns]] = {NVTX: {RUNTIME: RUNTIME_COLUMNS, KERNEL: KERNEL_COLUMNS}}
 
-# --- enumerations, for old files without their tables
+# --- values of enumerations, for old files without tables of these values
 
 
 COPY_KINDS = enumeration(

@@ -166,7 +166,7 @@ def _of_rank_0(name: list[str | None], **numbers: list[int]) -> pl.DataFrame:
 
 
 def _thread_keys(frame: pl.DataFrame) -> pl.Series:
-    """Returns the distinct values of pid * PID_UNIT + tid. This is faster if all rows are of one process, as usual."""
+    """Returns the distinct values of pid * PID_UNIT + tid. Usually all rows are of one process, which is faster."""
     if is_one(frame, "pid"):
         pid: int = frame.head(1)["pid"].item()
         return each_once(frame, "tid") + pid * PID_UNIT
@@ -211,8 +211,8 @@ def _of_mpi(export: Export) -> dict[int, Told]:
 
 
 def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
-    """Returns each process's rank in the largest NCCL group (communicator). Returns nothing if two groups are equally
-    large, or if a process of any group is missing in the largest group or occurs there several times."""
+    """Returns each process's rank in the largest NCCL group (communicator). Returns nothing if several groups have the
+    largest size, or if the largest group does not have every process exactly once."""
     is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
     if not is_init.any():
         return {}

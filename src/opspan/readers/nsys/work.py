@@ -1,11 +1,11 @@
-"""Reads work on GPUs into the table work: kernels, copies, fills, waits, whole graphs; and the profiler's overhead.
+"""Reads work on GPUs into the table `work`: kernels, copies, fills, waits, whole graphs; and the profiler's overhead.
 
     CUPTI_ACTIVITY_KIND_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 214, globalPid,
                                 demangledName -> StringIds, shortName -> StringIds, gridX ...
 
-One call may have started many rows (a graph whose nodes are traced), and the call of a row may be missing in the file.
-The analysis pairs the rows with their calls. Rows of the profiler's overhead are flagged, so that they do not count as
-work of the program.
+One call may have started the work of many rows, for example all nodes of a graph. The call of a row may be missing in
+the file. The analysis pairs the rows with their calls. Rows of the profiler's overhead are flagged, so that they do not
+count as work of the program.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
 
 
 def with_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Fills in the process of work without a globalPid. If only one process has calls, or only one has ranges, the work
-    belongs to that process. Otherwise, if calls of only one process have the work's correlation id, the work belongs to
-    that process."""
+    """Fills in the missing pids in the table `work`. If only one process has calls, or only one has ranges, the work
+    belongs to this process. Otherwise, if calls of only one process have the work's correlation id, the work belongs to
+    the process of these calls."""
     if not work["pid"].null_count():
         return work
     for frame in (calls, ranges):

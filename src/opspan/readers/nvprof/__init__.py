@@ -1,8 +1,8 @@
-"""Reads nvprof and the Visual Profiler: SQLite files (.nvvp, .prof, .nvprof, .sql, .sqlite) of every DB version.
+"""Reads files of nvprof and the Visual Profiler: SQLite (.nvvp, .prof, .nvprof, .sql, .sqlite) of every DB version.
 
 A file has CUPTI's activity records, a table for each kind (profile.py). The file's times are nanoseconds since 1970.
-The times of the trace count from the first event. Sessions of the Visual Profiler without data, and nvprof's raw files,
-raise an error with an explanation. docs/formats/nvprof.md describes the tables.
+The times of the trace count from the first event. Two kinds of files only raise an error with an explanation: sessions
+of the Visual Profiler in XML (they have no data), and nvprof's raw files. docs/formats/nvprof.md describes the tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<session version=")
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """Returns whether the path is a database of nvprof, or a session of the Visual Profiler, which `read` refuses."""
+    """Returns whether the path is a database of nvprof or a session of the Visual Profiler. `read` refuses sessions."""
     if is_sqlite(head):
         return _is_profile(table_names(path))
     return SESSION.match(head) is not None

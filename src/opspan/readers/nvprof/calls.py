@@ -1,4 +1,4 @@
-"""Reads RUNTIME and DRIVER into the table calls.
+"""Reads the tables RUNTIME and DRIVER into the table `calls`.
 
     RUNTIME: cbid 211, start, end, processId 29051, threadId -704661760, correlationId 4362, returnValue 0
 

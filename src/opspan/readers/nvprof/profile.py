@@ -41,8 +41,8 @@ class Profile:
         return in_time(self.frame(table, columns), table, self.issues)
 
     def texts(self, ids: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
-        """Returns the distinct texts that `ids` refers to, and for each row the index of its text; null if it has no
-        text."""
+        """Returns the distinct texts that `ids` refers to, and for each id the index of its text (null without a
+        text)."""
         rows = self._strings.rows(ids.replace(0, None), what)  # 0 means no text
         used = rows.drop_nulls().unique().sort()
         if not len(used):

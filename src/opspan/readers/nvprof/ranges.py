@@ -1,4 +1,4 @@
-"""Reads MARKER and MARKER_DATA into the table ranges. A range is two rows with the same id: its start (with the name)
+"""Reads MARKER and MARKER_DATA into the table `ranges`. A range is two rows with the same id: its start (with the name)
 and its end.
 
     flags 2, timestamp 1583975501698746387, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 7
@@ -54,8 +54,8 @@ def read(profile: Profile) -> pl.DataFrame:
 
 
 def _with_nth(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the column `nth`: how many earlier rows have the same process and id. `rows` has either only begins and
-    marks, or only ends. So this is 0 unless the file is damaged or the ids started again."""
+    """Adds the column `nth`: how many earlier rows have the same process and id. `rows` has either only starts and
+    marks, or only ends. So `nth` is 0 unless the file is damaged or the ids started again."""
     if not rows.select(pl.struct("pid", "id").is_duplicated().any()).item():
         return rows.with_columns(nth=pl.lit(0, dtype=pl.Int64))
     return rows.with_columns(nth=pl.int_range(pl.len(), dtype=pl.Int64).over("pid", "id"))
@@ -103,7 +103,7 @@ def _labels(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_types(labels: pl.DataFrame) -> pl.DataFrame:
-    """Demangles the names of backward nodes in torch 0.4, which are mangled C++ types."""
+    """Demangles names of backward nodes. In torch 0.4, these names are mangled C++ types."""
     name = pl.col("name").cast(pl.String)
     mangled = labels.select(name.filter(name.str.starts_with(MANGLED_NODE)).unique()).to_series().to_list()
     if not mangled:

@@ -1,9 +1,9 @@
-"""Lists nvprof's tables as data: the columns that are read of each table, and their meaning.
+"""Lists nvprof's tables as data: the columns that are read of each table, and the values of enumerations.
 
     CUPTI_ACTIVITY_KIND_RUNTIME(_id_, cbid, start, end, processId, threadId, correlationId, returnValue)
 
 New versions only added columns, so these are the columns of all versions: a column that a file lacks is read as null.
-docs/formats/nvprof.md says which version added which column. The numbers are from CUPTI's enumerations.
+docs/formats/nvprof.md says which version added which column. The values are from CUPTI's enumerations.
 """
 
 from __future__ import annotations

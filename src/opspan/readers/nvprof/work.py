@@ -1,4 +1,4 @@
-"""Reads work on GPUs into the table work: kernels, copies, fills, waits, and the profiler's overhead.
+"""Reads work on GPUs into the table `work`: kernels, copies, fills, waits, and the profiler's overhead.
 
     CONCURRENT_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 4362, name -> StringTable, ...
 
@@ -21,8 +21,8 @@ from opspan.tables.schema import WORK_KIND, conform
 
 
 def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFrame:
-    """Reads the table work. `pid`: the file's only process, or None if the file has several processes. `contexts`: from
-    target.contexts."""
+    """Returns the table `work`. `pid`: the file's only process, or None if the file has several processes. `contexts`:
+    from target.contexts."""
     parts = [
         *(_kernels(profile, table) for table in tables.KERNELS),
         _copies(profile, tables.MEMCPY, tables.MEMCPY_COLUMNS),
@@ -58,7 +58,7 @@ def _kernels(profile: Profile, table: str) -> pl.DataFrame:
 
 def _copies(profile: Profile, table: str, columns: Columns) -> pl.DataFrame:
     frame = _on_device(profile, table, columns, "memcpy")
-    if "srcDeviceId" in columns:  # a copy has two devices, and the peer is the one that is not its `device_id`
+    if "srcDeviceId" in columns:  # a copy between two devices; the peer is the device that is not `device_id`
         peer = pl.coalesce(
             pl.when(pl.col("dstDeviceId") != pl.col("device_id")).then("dstDeviceId"),
             pl.when(pl.col("srcDeviceId") != pl.col("device_id")).then("srcDeviceId"),

@@ -1,4 +1,4 @@
-"""Gives access to a rocpd file of either form. Finds its tables by their base names, and counts the rows of
+"""Gives access to a rocpd file of either form. Finds its tables by names without suffixes, and counts the rows of
 unread tables.
 """
 

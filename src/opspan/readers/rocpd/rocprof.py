@@ -133,8 +133,8 @@ def _told(run: RunTables) -> dict[int, Told]:
 
 
 def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
-    # The marker's text is the message in extdata; the region's name is then the name of a roctx function. Without a
-    # message, the region's name is the text.
+    # The text of a marker is the message in extdata, or else `name`. With a message, `name` is the name of a roctx
+    # function.
     text = markers.select(pl.coalesce(_col("extdata").str.json_path_match("$.message"), "name")).to_series()
     labels = labelled(text)
     no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark")
@@ -153,7 +153,7 @@ def _kernels(run: RunTables) -> pl.DataFrame:
     rows = run.gpu(run.rows("rocpd_kernel_dispatch", DISPATCH), "agent_id", "device_id")
     symbols = run.keyed("rocpd_info_kernel_symbol", {"kernel_name": "text", "display_name": "text"})
     rows = run.look_up(rows, "kernel_id", symbols, {"kernel_name": "kernel", "display_name": "shown"})
-    # grid_size counts work items, but grid_x of the table work counts work groups.
+    # grid_size counts work items, but grid_x of the table `work` counts work groups.
     grid = (
         (_col(f"grid_size_{axis}") / _col(f"workgroup_size_{axis}"))
         .ceil()

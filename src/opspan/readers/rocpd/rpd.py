@@ -2,7 +2,7 @@
 
 rocpd_api      an interval on a thread: a call of HIP, or a `UserMarker` (roctx) with its text in args_id
 rocpd_op       an interval on a GPU; rocpd_api_ops has its call. A call may have many ops (graphs).
-ext_autogradapi  name, seq, op_id and sizes of a torch marker, which RPD's own tools extracted from its text
+ext_autogradapi  the fields of a torch marker's text (name, seq, op_id, sizes), extracted by RPD's own tools
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _autograd_fields(database: RocpdDatabase, markers: pl.DataFrame, strings: pl
 
 def _ranges(markers: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
     rows = looked_up(markers, "id", fields, "api_ptr_id")
-    has_ops = rows["op"].null_count() < rows.height  # true only if the file has ext_autogradapi, as few files do
+    has_ops = rows["op"].null_count() < rows.height  # true only for the few files that have ext_autogradapi
     labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if has_ops else rows["args"])
     frame = pl.concat(
         [rows.select(pl.exclude(labels.columns)), rows.select(own_seq="seq", own_id="op_id"), labels], how="horizontal"

@@ -1,8 +1,9 @@
 """Unpacks a result from a zip or tar file into a temporary folder. Leaves out files that opspan does not need.
 
-Only members with paths that a result is known to have are unpacked, and to the same relative paths. So an archive
-cannot choose where a file is written. Links are never followed. formats/budget.py limits the unpacked bytes, the
-skipped bytes of a compressed tar, and how many results and members there may be.
+Only files at paths that are usual in a result (RESULT) are unpacked. Each file gets the same path below the new folder;
+only the descriptor gets a new name. So an archive cannot choose where a file is written. Links are never followed.
+formats/budget.py limits the unpacked bytes, the skipped bytes of a compressed tar, and how many results and members
+there may be.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
         raise ReadError(f"{path} is an archive that cannot be read ({why}); copy or pack it again") from error
     results = {name: root for name, root in roots.items() if (root / IN_DATABASE).is_file()}
     if not results and len(roots) == 1:
-        results = roots  # not finalised; result_files.find will raise the error
+        results = roots  # the result is not finalised; result_files.find will raise the error
     if len(results) != 1:
         listed = printable.listed([name.rstrip("/") or "." for name in sorted(results or roots)], most=3)
         has = f"{len(results)} results ({listed})" if results else "no result of VTune with a database"
@@ -112,7 +113,8 @@ def _names(path: Path, head: bytes) -> Generator[str]:
 
 
 def _members(path: Path, head: bytes) -> Generator[Member]:
-    """Yields the regular files of the archive. The caller must read each file before it requests the next file."""
+    """Yields path and stream of each regular file; for a zip, only of files at paths that match RESULT. The caller must
+    read each stream before it requests the next stream."""
     if head.startswith(ZIP):
         with _zip(path) as archive:
             for info in archive.infolist():

@@ -3,8 +3,8 @@
     pmu_data/container.metadata   <entry path="end_tsc" size="394"><indexFields><field path="dd_sample"/>...
     pmu_data/end_tsc/0            the entry's own value (u64), indexFields (i32 each), int64Fields, doubleFields
 
-A record is padded to a multiple of eight bytes. Index fields are row ids; 0 means none. An entry is not read if its
-`size` (how many rows it has) does not match the length of its files.
+A record is padded to a multiple of eight bytes. Index fields are row ids; 0 means none. An entry describes the records
+in one subfolder. An entry is not read if its `size` (how many records it has) does not match the length of the files.
 """
 
 from __future__ import annotations

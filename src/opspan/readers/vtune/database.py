@@ -46,7 +46,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, store.bytes, issues)
         self._store = store
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # domains: names in the file, shown names
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # domains: with stored names, with shown names
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
@@ -78,7 +78,7 @@ class ResultDatabase:
         return frame
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the columns of a table whose row ids are used in other tables. Each row id occurs once."""
+        """Returns the columns of a table for look-ups by row id. Each row id occurs once."""
         frame = self.frame(table, columns)
         return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
@@ -170,8 +170,8 @@ class ResultDatabase:
         return self._domains[1]
 
     def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
-        """Adds the column domain_name with the names that the frame's column domain refers to. `of`: the table that has
-        the column domain."""
+        """Adds the column `domain_name`: the names of the domains in the frame's column `domain`. `of`: the table from
+        which the column `domain` comes."""
         return self.look_up(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
 
     def clock(self) -> ResultClock | None:

@@ -1,4 +1,4 @@
-"""Reads tasks, frames, regions and markers into the table ranges.
+"""Reads tasks, frames, regions and markers into the table `ranges`.
 
     task_data: start_tsc, end_tsc, attr 1, __bucket_idx 44
     dd_task 1: type 1, parameter NULL       dd_task_type 1: 'aten::mm, seq = 3', domain 4       dd_domain 4: 'PyTorch'
@@ -36,8 +36,8 @@ _NOTHING = pl.Series([None], dtype=pl.String)
 
 
 def begin(database: ResultDatabase, beside: Executor) -> tuple[pl.DataFrame, Future[pl.DataFrame]]:
-    """Returns the ranges with unparsed labels, and a future of the table ranges. The executor `beside` makes this table
-    in the background."""
+    """Returns the ranges with unparsed labels, and a future of the table `ranges`. The executor `beside` makes this
+    table in the background."""
     tasks = _cast(_of_types(database, tables.TASKS, tables.TASK, tables.TASK_TYPE))
     fields = beside.submit(_label_fields, tasks)  # started first, because most ranges are tasks
     parts = [_frames(database), _regions(database), *(_markers(database, table) for table in tables.MARKERS)]
@@ -117,13 +117,13 @@ def _part(rows: pl.DataFrame, label: str, **others: pl.Expr | str) -> pl.DataFra
 
 
 def _of_process(database: ResultDatabase, part: pl.DataFrame) -> pl.DataFrame:
-    """Assigns events without a thread to the program's process, if there is only one."""
+    """Assigns events without a thread to the program's process, if the program has only one process."""
     pids = database.pids
     return part.with_columns(pl.col("pid").fill_null(pids[0])) if len(pids) == 1 else part
 
 
 def ranges(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table ranges from a frame with the columns of _PART."""
+    """Returns the table `ranges` for a frame with the columns of _PART."""
     return _table(frame, _label_fields(frame))
 
 
@@ -171,8 +171,7 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(*columns: pl.Series | None) -> pl.Series:
-    """Returns for each row the first value that is not null. This is faster than pl.coalesce for columns without
-    nulls."""
+    """Returns for each row the first value that is not null. Is faster than pl.coalesce if columns have no nulls."""
     first, *others = (column for column in columns if column is not None)
     for other in others:
         if not first.null_count():

@@ -34,7 +34,7 @@ ADVICE = re.compile(r"\s*\|(?:\s|$)")
 CLOSING = re.compile(r"If you want to skip descriptions of detected performance issues|\*\s?N/A is applied")
 PARAMETER = "Parameter"
 RECOMMENDED = "Recommendations"
-# Some versions print the system's name with all lines of /etc/os-release.
+# Matches lines of /etc/os-release. Some versions of VTune print these lines with the system's name.
 OS_RELEASE = re.compile(r"[A-Z][A-Z0-9_]*=")
 DEEPEST = 64  # limit on levels of titles, because a figure's section holds all titles above it
 FAR = 100  # limit on lines between two rows of a table in a summary
@@ -81,12 +81,12 @@ class _Columns:
         self.indent = self.spans[0][0]
         self._gaps = [(one[1], other[0]) for one, other in pairwise(self.spans)]
         begins = [begin for begin, _ in self.spans]
-        # Begins and ends count characters, not bytes. Each column ends where the next begins; the last column ends with
-        # the line.
+        # Positions count characters, not bytes. Each column ends where the next column begins, and the last column ends
+        # with the line.
         self._ends: list[tuple[int, int | None]] = list(zip(begins, [*begins[1:], None], strict=True))
 
     def cells(self, line: str) -> list[str] | None:
-        """Returns the text in each column; None if there is text left of the columns or between them."""
+        """Returns the text in each column; None if the line does not fit the columns."""
         if line[: self.indent].strip() or any(line[begin:end].strip() for begin, end in self._gaps):
             parts = re.split(r" {2,}", line.strip())
             # A cell that is wider than VTune expected moves the later cells of its line to the right.
@@ -113,7 +113,7 @@ class _Parser:
         self._widths = [len(line) for line in lines]
         self._at = 0
         self._path: list[tuple[int, str]] = []  # indentation and name of each title above the current line
-        self._title: str | None = None  # title of a table that begins here
+        self._title: str | None = None  # title of the table, if one begins at the current line
         self._text = Text()
         self._is_summary = any(
             words.is_summary([line.strip()]) or (place and self._lines[place - 1] and self._is_table(place, False))
@@ -226,7 +226,7 @@ class _Parser:
             self._text.notes.append(text)
 
     def _take_closing(self) -> None:
-        """Adds the lines up to an empty line or a table to the notes."""
+        """Adds notes: the current line, and the lines below it that come before an empty line or a table."""
         while True:
             self._note(self._lines[self._at].strip())
             following = self._at + 1
@@ -277,7 +277,8 @@ class _Parser:
         return " / ".join(name for _, name in self._path) or None
 
     def _has_more(self, indent: int) -> bool:
-        """Returns whether the next line is indented more than this line, or begins a table. Skips advice."""
+        """Returns whether the next line is indented more than this line, or begins a table. Skips empty lines and
+        advice."""
         for place in range(self._at + 1, len(self._lines)):
             line = self._lines[place]
             if line and not ADVICE.match(line):

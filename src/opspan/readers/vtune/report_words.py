@@ -2,7 +2,7 @@
 
     Function,CPU Time,Module          a grouping of VTune, with a metric that other programs print too
     Sync Object,Spin Time             a metric that only VTune prints
-    Benchmark,CPU Time,Iterations     no word of VTune: not a report
+    Benchmark,CPU Time,Iterations     no grouping of VTune, and no metric that only VTune prints: not a report
 
 A dashed table or a line `Key: value` is not enough, because nsys, torch, pip, benchmarks and logs print them too.
 """
@@ -40,7 +40,7 @@ OWN = re.compile(
     r"|OpenMP (?:Potential Gain|Region)|Potential Gain|Imbalance:|Estimated Call Count|CPU_CLK_UNHALTED|INST_RETIRED"
 )
 SUMMARY = ("Hierarchy Level", "Metric Name", "Metric Value")
-# Names of figures and of their sections that only a summary has.
+# Names that only a summary has: of figures, and of sections of figures.
 FIGURES = re.compile(
     r"Collection and Platform Info|Paused Time|Total Thread Count"
     r"|Effective (?:CPU|(?:Physical|Logical) Core) Utilization"
@@ -68,5 +68,5 @@ def is_vtunes(titles: Sequence[str], *, is_tools: bool = False) -> bool:
 
 
 def is_summary(names: Sequence[str]) -> bool:
-    """Returns whether one of the names (of figures or titles) occurs only in summaries."""
+    """Returns whether one of the names (of figures or sections) occurs only in summaries."""
     return any(FIGURES.match(name) for name in names)

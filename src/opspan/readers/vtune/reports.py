@@ -171,7 +171,7 @@ def _with_values(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_csv(path: Path, lines: list[str], is_tools: bool) -> VtuneReport | None:
-    """Returns the tables in CSV. Each line of titles begins a table. Returns None without such a line."""
+    """Returns the tables in CSV, or None if no line has titles. Each line of titles begins a table."""
     heads = list(_headers(lines, is_tools))
     if not heads:
         return None

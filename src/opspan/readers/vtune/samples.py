@@ -1,4 +1,4 @@
-"""Reads samples with their stacks into the table samples.
+"""Reads samples with their stacks into the table `samples`.
 
     cpu_data   user-mode sampling. A row describes a thread's activity until end_tsc; `duration` is CPU time in ticks.
     pmu_data   hardware sampling at end_tsc. `count` is how many events occurred since the last sample.
@@ -28,7 +28,7 @@ IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_t
 
 
 def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the table samples, and counters of events that were counted but not sampled."""
+    """Returns the table `samples`, and counters of events that were counted but not sampled."""
     user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
     user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
     parts = [user, hardware.with_columns(weight="count"), *_read_containers(database, beside)]

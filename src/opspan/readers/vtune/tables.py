@@ -27,7 +27,8 @@ CPU_USAGE = "cpu_usage_data"
 ELAPSED = ("global_elapsed_time_data", "elapsed_time_data")  # duration of the collection, in total and per process
 INSTANCE_COLUMNS: Columns = ints("start_tsc end_tsc attr __bucket_idx")
 
-# --- events in two tables under a view: a band owns the rows of data from data_start_rowid to data_end_rowid
+# --- events in two tables under a view: a row of `bands` has the times and the thread of some rows of `data` (from
+# data_start_rowid to data_end_rowid)
 
 SAMPLES = ("cpu_data", "pmu_data")
 COUNTERS = "counter_data"

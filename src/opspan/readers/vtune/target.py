@@ -32,8 +32,8 @@ FACTS = {
     "CPUBrandName": "processor",
     "logicalCPUCount": "logical_processors",
 }
-# Finds the end of 'worker 3 (TID: 1520739)', or of 'worker 3 (0x8655)' in version 2013. This end only repeats the
-# thread id.
+# Matches the suffix of names such as 'worker 3 (TID: 1520739)', or 'worker 3 (0x8655)' in version 2013. The suffix
+# only repeats the thread id.
 NUMBERED = r" \((?:TID: \d+|0x[0-9a-fA-F]+)\)$"
 UNNAMED = "Thread"
 
