@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-# Maps torch.profiler's texts that are not numbers to their values.
+# The values that torch.profiler writes as an empty text or as a word, by this text.
 _WORDS = {"": None, "True": True, "False": False}
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-# Options of `opspan exec` and `opspan run` that a sentence about missing information may suggest. An empty text means
-# that labels without further options are enough.
+# Options of `opspan exec` and `opspan run` that a sentence about missing information may suggest. If labels without
+# options are enough, the sentence uses an empty text instead.
 SHAPES, MODULES = " --record-shapes", " --modules"
 
 
