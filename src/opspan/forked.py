@@ -223,8 +223,8 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process. Makes polars start them first, if it has not
-    done so yet."""
+    """Returns whether polars' threads run in this process. First makes polars start its threads, if it has
+    none."""
     import polars as pl
 
     pl.thread_pool_size()

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-# The values that torch.profiler writes as an empty text or as a word, by this text.
+# The empty text and the words of torch.profiler, each with its value.
 _WORDS = {"": None, "True": True, "False": False}
 
 

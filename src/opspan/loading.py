@@ -287,8 +287,8 @@ def _launches_graphs(trace: Tables) -> bool:
 
 
 def _has_compiled_calls(trace: Tables) -> bool:
-    """Returns whether compiled code ran in this part of a trace, but the compiler's log was not found. The log may be in
-    marks outside of the part. Traces of torch.profiler have no such marks."""
+    """Returns whether compiled code ran in this part of a trace, but the compiler's log was not found. The log may be
+    in marks outside of the part. Traces of torch.profiler have no such marks."""
     from opspan.analysis.provenance import has_compiled_code
 
     return trace.metadata.source != "kineto" and trace.provenance.is_empty() and has_compiled_code(trace.ranges)

@@ -377,7 +377,7 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
     of `work` are edges of the graph. A join is a point where a thread waits. Its begun_ns is the time when the thread
     continues, and its end_ns is the difference between this time and the join's clock_ns. The column `in_order` of
     `joins` lists rows of `joins` in the order in which they are replayed. `work_between` says how many rows of work are
-    replayed between the previous join and each of these joins.
+    replayed between each of these joins and the join before it.
     """
     return _of_rows("replay", work, joins, count)
 

@@ -102,7 +102,7 @@ def _fetched(address: Address, folder: Path) -> Path:
     system = _system(address)
     path = folder / _local_name(address.name)
     parts: dict[str, Any] = {}
-    if address.scheme not in _HTTP:  # HTTP has no folders, and this request could fail
+    if address.scheme not in _HTTP:  # with HTTP, an address is one file here, and the request could fail
         about = _request(address, lambda: system.info(address.text))
         if about.get("type") == "directory":
             parts = _request(address, lambda: system.find(address.text, detail=True))

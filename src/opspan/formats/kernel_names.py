@@ -71,7 +71,7 @@ def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
 
 
 def _first_type(text: str, name: str) -> str | None:
-    """Finds the template `name` in the text. Returns the first of its arguments that is not a number, so is a type."""
+    """Looks at the arguments of the template `name`. Returns the first argument that is a type, not a number."""
     begin = text.find(f"{name}<") + len(name)
     if begin < len(name):
         return None

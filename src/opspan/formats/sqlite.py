@@ -155,7 +155,7 @@ class SqliteFile:
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
         """Starts reading a table in the background, before the caller asks `frame` for it. `after` names a table that
-        is needed earlier. If the table `after` is being read, this one waits for it."""
+        is needed earlier. If the table `after` is being read, `table` is read after it."""
         if have := self._have(table, columns):
             before = [self._begun[after][1]] if after in self._begun else []
             self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))

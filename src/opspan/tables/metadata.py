@@ -22,8 +22,8 @@ MOST_RANKS = 2**24  # a number this large is damaged, or is not a rank
 
 @dataclass(frozen=True)
 class Told:
-    """The rank that a trace states about itself. `rank` is None if the trace states none. If `rank` and `world_size`
-    are both known, `rank` is the smaller number."""
+    """The rank that a trace states about itself. `rank` is None if the trace states none. If both are known,
+    `rank` is less than `world_size`."""
 
     rank: int | None = None
     # Where the trace states the rank: "RANK" (a variable), "distributedInfo", "MPI_RANKS", "NCCL communicator 0x...".
