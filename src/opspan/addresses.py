@@ -35,7 +35,7 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
 _PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was converted to a Path; a Path keeps only one slash
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
-_LONGEST = 1_000  # maximum number of characters of an address to show
+_LONGEST = 1_000  # a shown address is cut to this many characters
 MOST_BYTES = 16 << 30  # maximum number of bytes to fetch from an address, unless the caller allows more
 
 
@@ -57,7 +57,7 @@ class Address:
 
     @property
     def is_folder(self) -> bool:
-        """True if the address is a folder of files: an address with a path that ends with a slash."""
+        """True if the address is a folder of files. Then the path of the address ends with a slash."""
         return urlsplit(self.text).path.endswith("/")
 
     @property
@@ -128,7 +128,7 @@ def _local(text: str) -> Path:
 
 
 def check_local(path: Path) -> Path:
-    """Returns `path`, to which a result will be written. Raises WriteError if it is an address."""
+    """Returns `path`, to which a result will be written. Raises WriteError if the path is an address."""
     if (address := _as_address(str(path))) is not None:
         raise WriteError(f"{address} is an address, and only files of this machine are written: choose a path")
     return path

@@ -164,8 +164,8 @@ def unseen(files: Sequence[Seen]) -> str | None:
 
 
 class _WatchingExecutor(Executor):
-    """Passes tasks to dask's executor. If there is no worker for ABANDONED_S seconds, cancels all tasks, because they
-    would wait forever."""
+    """Passes tasks to dask's executor. If there is no worker for ABANDONED_S seconds, or no answer from the scheduler,
+    cancels all tasks. Otherwise the tasks would wait forever."""
 
     def __init__(self, client: Any) -> None:
         self.why: str | None = None

@@ -17,7 +17,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# Types of arguments that are not tensors, by Kineto's names and by the names of torch's IValue.
+# Names of the types of non-tensor arguments, as Kineto and torch's IValue write them.
 NO_TENSOR = frozenset(
     "Scalar ScalarList GenericList GenericDict None Storage Double ComplexDouble Int UInt SymInt SymFloat SymBool Bool "
     "Tuple String Blob Future Await Device Stream Object PyObject Uninitialized Capsule RRef Quantizer Generator "

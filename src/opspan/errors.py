@@ -71,8 +71,8 @@ class NoSuchStep(UsageError):
 
 
 class NoNumberedSteps(NoSuchStep):
-    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. An analysis of the trace may find its
-    steps without these ranges."""
+    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. Without these ranges, an
+    analysis may still find the steps."""
 
 
 class ReadError(OpspanError):

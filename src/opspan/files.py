@@ -56,7 +56,7 @@ def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
 
 def exists(path: str | os.PathLike[str]) -> bool:
     """Returns whether a path exists. If this user may not search a folder in the path, returns False, whereas
-    Path.exists raises an error. The caller opens the path later, and that gives a better error."""
+    Path.exists raises an error. The caller opens the path later, and gets a better error then."""
     return os.path.exists(path)  # noqa: PTH110
 
 

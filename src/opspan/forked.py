@@ -1,7 +1,8 @@
 """Makes reading work in a process that was forked after polars had started its threads.
 
-A forked process has only one thread, and most of polars would wait forever for the missing threads. In this process,
-functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the results.
+A forked process has only one thread, and most of polars would wait forever for the missing threads. In such a
+process, functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the
+results.
 The decorator is on the functions that users call, not on inner ones, so that little data is transferred. In other
 processes the decorator costs one comparison per call. The properties `shared_property` and `cached_frame` do the same
 for values that an object computes once.
@@ -62,8 +63,8 @@ def elsewhere(function: F) -> F:
 
 
 def methods_elsewhere(kind: C) -> C:
-    """Decorates the public methods and properties of a class as `elsewhere` does, but not its class methods and static
-    methods."""
+    """Decorates the public methods and properties of a class as `elsewhere` does, and the methods that show an object
+    (__repr__, _repr_html_). Does not decorate class methods and static methods."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in ("__repr__", "_repr_html_"):
             continue
@@ -222,7 +223,8 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process. Makes polars start its threads first, if it has not yet."""
+    """Returns whether polars' threads run in this process. First makes polars start its threads, if it has
+    none."""
     import polars as pl
 
     pl.thread_pool_size()

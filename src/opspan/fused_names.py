@@ -48,8 +48,8 @@ def fused_ops(kernel: str) -> FusedOps | None:
 
 
 def without_graph(name: str) -> tuple[str, int | None]:
-    """Splits the name of a range into the kernel's name and the number of its graph, which is None if the name has
-    none."""
+    """Splits the name of a range into the name of a kernel and the number of the kernel's graph. The number is None if
+    the name of the range does not contain it."""
     match = _GRAPH.match(name[:LONGEST])
     return (name, None) if match is None else (name[match.end() :], int(match[1]))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-# Maps torch.profiler's texts that are not numbers to their values.
+# The empty text and the words of torch.profiler, each with its value.
 _WORDS = {"": None, "True": True, "False": False}
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Characters that must be escaped in JSON, and three more. The last two of these would end a line in JavaScript.
+# Characters that must be escaped in JSON, and three more. The last two would end a line in JavaScript.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Returns the `__getattr__` for a module. `homes` maps each name to "module:attribute", or to "module" if the name
-    means that module itself."""
+    stands for a module itself."""
 
     def find(name: str) -> Any:
         if name not in homes:

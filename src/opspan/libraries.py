@@ -47,7 +47,8 @@ PAGE = (
     "LICENSES.txt",
 )  # the files that are built from src/page; they are missing if the build failed
 
-# The fields that are read from the header of a 64-bit ELF file: the offset of the sections, then sizes and counts.
+# Fields in the header of a 64-bit ELF file: the offset of the table of sections; the size of an entry and the number
+# of entries in the table of segments; the same two in the table of sections.
 _HEAD = struct.Struct("<40xQ6xHHHH")
 _PHDR = struct.Struct("<I4xQ16xQ")  # a segment's type, offset in the file, and (after two addresses) bytes in the file
 _ELF = b"\x7fELF"
@@ -199,8 +200,8 @@ def may_run(descriptor: int) -> bool:
 
 def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
     """Returns the loaded library. `descriptor` may be the descriptor of an open file that was checked. This file is
-    loaded even if another file is at `path` now. The descriptor must stay open: the loader identifies a library by the
-    path of its descriptor, and if another library got the same descriptor, the loader would return this one instead.
+    loaded even if another file is at `path` now. The descriptor must stay open. Otherwise a second library could get
+    the same descriptor and so the same path in /proc, and the loader would return the first library again.
 
     If the file system is mounted noexec, a copy is loaded: from memory or, if that fails, from a temporary folder.
     """

@@ -60,8 +60,8 @@ def load(
             numbers are those of `trace.steps()`.
         cycle: read only this cycle of each rank, counted from 1.
         most_bytes: the most bytes to fetch from an address, before unpacking; 16 GiB if not given.
-        captures: traces of the capture of CUDA graphs, or a folder of them. Kernels of a graph that is launched again
-            get the captured ops (docs/graphs.md). If not given, a folder `capture_traces` beside the file is read.
+        captures: traces of the capture of CUDA graphs, or a folder of them. If a graph is launched, its kernels get the
+            ops from its capture (docs/graphs.md). If not given, a folder `capture_traces` beside the file is read.
         compiled: what torch.compile wrote about its kernels (docs/compiled.md): a folder of TORCH_TRACE, a log in it, a
             folder of TORCH_COMPILE_DEBUG=1, or a JSON of artifacts. The tables `provenance`, `compilations` and
             `graph_breaks` have it.
@@ -287,8 +287,8 @@ def _launches_graphs(trace: Tables) -> bool:
 
 
 def _has_compiled_calls(trace: Tables) -> bool:
-    """Returns whether compiled code ran in the trace, and marks of the trace may contain the compiler's log. Traces of
-    torch.profiler do not have this log."""
+    """Returns whether compiled code ran in this part of a trace, but the compiler's log was not found. The log may be
+    in marks outside of the part. Traces of torch.profiler have no such marks."""
     from opspan.analysis.provenance import has_compiled_code
 
     return trace.metadata.source != "kineto" and trace.provenance.is_empty() and has_compiled_code(trace.ranges)

@@ -337,14 +337,14 @@ def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
 
 def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
     """Encodes each row as a protobuf message, in a field with the number `number` (native/columns/protobuf.cpp). Each
-    column is a field of the message. The column's name is the number of this field."""
+    column is a field of the message, and the column's name is the number of the field."""
     return _call("protobuf", rows, number=number)["bytes"].to_numpy().data
 
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
     """Returns the begins and ends of slices in order of time. A row of the result has the number of the slice's row,
-    its lane, and whether this is the slice's end. Lane 0 is the track itself. A slice gets another lane if it overlaps
-    a slice of lane 0 and is not nested in it."""
+    the lane, and whether the row is the slice's end. Lane 0 is the track itself. A slice gets another lane if it would
+    overlap a slice of lane 0 without being nested in that slice."""
     return _of_rows("timeline", slices)
 
 
@@ -377,14 +377,14 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
     of `work` are edges of the graph. A join is a point where a thread waits. Its begun_ns is the time when the thread
     continues, and its end_ns is the difference between this time and the join's clock_ns. The column `in_order` of
     `joins` lists rows of `joins` in the order in which they are replayed. `work_between` says how many rows of work are
-    replayed before each of these joins.
+    replayed between each of these joins and the join before it.
     """
     return _of_rows("replay", work, joins, count)
 
 
 def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
     """Reads columns of a table directly from the pages of an SQLite file (native/sqlite/table.h). If that is
-    impossible, returns the reason instead. A returned column with only one row stands for this value in all rows."""
+    impossible, returns the reason instead. A returned column with only one row means that all rows have this value."""
     return _columns("sqlite", columns, table, descriptor)
 
 

@@ -1,7 +1,7 @@
 """Lists the outputs, which are the kinds of files that opspan writes. `trace.export(path)` and `opspan export` choose
 an output by the file's name.
 
-The module in views/ with the name of an output writes it.
+The module in views/ that has the name of an output writes this output.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class Output(NamedTuple):
     name: str  # the name of the output and of its module in views/
     suffixes: tuple[str, ...]
     writes: str  # a description for help and messages
-    is_folder: bool = False  # True if the output is a folder, which may only replace a saved trace
+    is_folder: bool = False  # True if the output is a folder; it replaces nothing but a saved trace
     pattern: str = ""  # a file name that matches this pattern selects this output, whatever its suffix
 
     # The tables whose rows the output can show ("marks" are listed separately from "ranges"). An empty tuple means all.

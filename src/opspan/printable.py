@@ -84,9 +84,9 @@ def path_text(path: object) -> str:
 
 
 def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
-    """Returns the text with `shown` in place of a temporary path. A command of another program between backticks needs
-    a local file, so it gets only the file's name, with `first` before the command: "fetch the file, then `gunzip -k
-    run.json.gz`"."""
+    """Returns the text with `shown` (an address) in place of the path of a temporary file. But the text may contain
+    commands between backticks. Programs other than opspan cannot open an address. So their commands get only the file's
+    name, and `first` is put before the command: "fetch the file, then `gunzip -k run.json.gz`"."""
     typed = shell_path(path)
 
     def of_command(match: re.Match[str]) -> str:

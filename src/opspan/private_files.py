@@ -54,7 +54,7 @@ def cache_folder() -> Path:
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
     """Makes the folder if it is missing. Returns its path without links. Raises PermissionError if others could change
-    it."""
+    the folder."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -76,8 +76,9 @@ def check_folder(path: Path) -> Path:
 
 
 def opened(path: Path) -> int:
-    """Opens a file for reading, and returns its descriptor. Raises PermissionError if another user owns the file or may
-    write it. The checks apply to the descriptor, so the file that is read is the one that was checked."""
+    """Opens a file for reading, and returns its descriptor. Raises PermissionError if users other than this one and
+    root own the file or may write it. The checks apply to the descriptor, so the file that is read is the one that was
+    checked."""
     descriptor = _plain_file(path, os.O_RDONLY)
     wrong = _why_not_ours(path, os.fstat(descriptor))
     if wrong is not None:

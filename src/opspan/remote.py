@@ -55,11 +55,11 @@ _HTTP = ("http", "https")
 
 
 class _Refusal(Exception):
-    """Stops fetching a file because of a limit. The message is shown to the user."""
+    """Stops fetching a file, for example because of a limit. The message is shown to the user."""
 
 
 class _BrokenTransfer(Exception):
-    """Only a part of the file arrived."""
+    """The file was not fetched completely, but another try may succeed."""
 
 
 # --- one file, read like a local one
@@ -80,8 +80,8 @@ def local(file: File) -> Iterator[Path]:
 
 
 def with_address(tables: SomeTables, file: File, path: Path) -> SomeTables:
-    """Returns the tables that were read from the path. If the file is remote, they have its address in place of the
-    temporary path."""
+    """Returns the tables that were read from the path. If the file is remote, the tables get its address in place of
+    the temporary path."""
     if isinstance(file, Path):
         return tables
     import polars as pl
@@ -102,7 +102,7 @@ def _fetched(address: Address, folder: Path) -> Path:
     system = _system(address)
     path = folder / _local_name(address.name)
     parts: dict[str, Any] = {}
-    if address.scheme not in _HTTP:  # an HTTP address is always one file, so a request that could fail is saved
+    if address.scheme not in _HTTP:  # with HTTP, an address is one file here, and the request could fail
         about = _request(address, lambda: system.info(address.text))
         if about.get("type") == "directory":
             parts = _request(address, lambda: system.find(address.text, detail=True))

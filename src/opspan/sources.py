@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-# Options of `opspan exec` and `opspan run` that a sentence about missing information may suggest. An empty text means
-# that labels without further options are enough.
+# Options of `opspan exec` and `opspan run` that a sentence about missing information may suggest. If labels without
+# options are enough, the sentence uses an empty text instead.
 SHAPES, MODULES = " --record-shapes", " --modules"
 
 
@@ -25,8 +25,8 @@ class Source(NamedTuple):
     memory: float = 2.0
     is_folder_of_traces: bool = False  # True if a folder of such files is one trace, and each file alone is a trace too
 
-    # The command that captures an unedited script with labels; {} is replaced by further options. If `opspan run`
-    # cannot label for a tool, a mapping from each option to the code that a user adds to the program.
+    # The command that captures an unedited script with labels; {} is replaced by further options. If opspan cannot
+    # label for a tool, a mapping from each option to what a user has to run or to add to the program.
     labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"
 
     def labelling(self, options: str = "") -> str:

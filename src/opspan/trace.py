@@ -140,7 +140,7 @@ class Trace(Tables):
         return question("functions").rows_of(self.analysed, Options(by, inside=inside, idle=idle))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """Returns whether the CPU launches kernels fast enough for the devices, as `opspan launches` does.
+        """Returns rows that show whether the CPU launches kernels fast enough, as `opspan launches` does.
 
         Args:
             by: "op", "module", "phase", "step", "function", "kernel" or "stream"; or "copy": copies by their direction.

@@ -62,8 +62,8 @@ class Worker:
             its.close()
 
     def ask(self, job: tuple[Any, ...]) -> tuple[Any, str | None]:
-        """Runs `job`, a tuple of a function, its arguments and its keyword arguments. Returns the function's result,
-        and the text of its error, or None if there was no error."""
+        """Runs `job`, a tuple of a function, its arguments and its keyword arguments. Returns the function's result
+        and None. If the function raises an error, returns None and the text of the error."""
         self._pipe.send(job)
         answer: tuple[Any, str | None] = self._pipe.recv()
         return answer

@@ -85,8 +85,8 @@ _our_main: ModuleType | None = None
 
 
 def _set_first_path(entry: str) -> None:
-    # The first entry of sys.path is the folder of the command `opspan`, unless an option of Python forbids that. It is
-    # replaced by the entry for the script.
+    # The first entry of sys.path is the folder of the command `opspan`. The script's entry replaces this entry. With
+    # Python's options -P and -I, sys.path has neither of them.
     if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
         return
     sys.path[0] = entry

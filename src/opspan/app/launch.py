@@ -78,7 +78,8 @@ class RollingOptions:
 def environment(
     before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None, notes: Path | None = None
 ) -> dict[str, str]:
-    """Returns the environment for a captured program and its children. They write notes to the file `notes`."""
+    """Returns the environment for a captured program and its children. If `emit` is given, they write notes to the
+    file `notes`."""
     after = {**before, **dict.fromkeys(_TOOL_VARIABLES, str(collectors)), "OPSPAN_CAPTURE_DIR": str(captures)}
     after.pop(_VARIABLE, None)
     if emit is not None:

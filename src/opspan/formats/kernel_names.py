@@ -71,7 +71,7 @@ def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
 
 
 def _first_type(text: str, name: str) -> str | None:
-    """Returns the first argument of the template `name` that is a type, not a number."""
+    """Looks at the arguments of the template `name`. Returns the first argument that is a type, not a number."""
     begin = text.find(f"{name}<") + len(name)
     if begin < len(name):
         return None
@@ -101,7 +101,7 @@ def _of_mangled(text: str) -> str:
 
 
 def _with_instruction(name: str, text: str) -> str:
-    """Adds the GPU instruction to the name of a cutlass 3 GEMM, because it shows the types and shapes of the kernel."""
+    """Adds the GPU instruction to the name of a cutlass 3 GEMM. The instruction shows the kernel's types and shapes."""
     instruction = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
     return f"{name}_{instruction[1]}" if instruction else name
 

@@ -42,10 +42,10 @@ NUMBERS = {
     42: "f2",
 }
 CHARACTERS = (1, 25)
-TEXT_IDS = (75, 76, 80)  # types whose value is the number of a text, which replaces the program's pointer or handle
+TEXT_IDS = (75, 76, 80)  # types of texts; the payload has a text's number in place of the program's pointer or handle
 INLINE_TEXTS = (75, 76)  # types of entries that contain the text itself, if the entry has a length
 
-# NVTX_PAYLOAD_ENTRY_FLAG_*
+# NVTX_PAYLOAD_ENTRY_FLAG_*. ELSEWHERE: the entry is only a pointer or an offset to its data.
 ELSEWHERE = 2 | 4 | 8
 ARRAY_MASK, FIXED_ARRAY = 7 << 4, 1 << 4
 

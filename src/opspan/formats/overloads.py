@@ -9,7 +9,7 @@ _PARTS = r"^(?<name>.*)\.(?<overload>[^.]*)$"
 
 
 def have_overload(names: pl.Series) -> pl.Series:
-    """Returns whether each name ends with an overload."""
+    """Returns, for each name, whether it ends with an overload."""
     distinct = names.unique().drop_nulls()
     named = distinct.filter(distinct.cast(pl.String).str.contains(_NAMED))
     if not len(named):  # the names of most files have no overloads

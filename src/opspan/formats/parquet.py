@@ -109,8 +109,8 @@ def _footer(stream: IO[bytes], path: Path) -> tuple[bytes, int]:
 
 
 def _longest(footer: dict[str, Any]) -> int:
-    """Returns the number of rows or, if it is greater, the number of values of a column in one group of rows. A column
-    of lists may have more values than rows."""
+    """Returns the greater of two numbers: all rows of the file, and the most values that a column has in one group of
+    rows. A column of lists may have more values than rows."""
     rows = [within(group["rows"]) for group in footer["groups"]]
     if sum(rows) != within(footer["rows"]):
         raise ValueError(rows)

@@ -16,7 +16,7 @@ FEW = 8
 @dataclass
 class _Column:
     dtype: pl.DataType
-    value: Any  # the value of all rows so far, if they are equal
+    value: Any  # the value that all rows so far have; not used if the rows differ
     rows: int = 0
     parts: list[pl.Series] = field(default_factory=list)
     small: list[pl.Series] = field(default_factory=list)  # the latest parts, which are not joined yet

@@ -106,8 +106,8 @@ class SqliteFile:
             self.bytes = size_on_disk(self.path.stat())
             self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
             self._uri, is_copy = read_only_uri(self.path, self._stack)
-            # A copied file has a journal, which SQLite has to apply. So the pages in the file alone may be wrong, and
-            # only SQLite reads the tables of a copy.
+            # A copied file has a journal. Until SQLite has applied the journal, pages of the file may be wrong. So only
+            # SQLite reads the tables of a copy.
             self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
@@ -155,7 +155,7 @@ class SqliteFile:
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
         """Starts reading a table in the background, before the caller asks `frame` for it. `after` names a table that
-        is needed earlier. If the table `after` is being read, this one waits for it."""
+        is needed earlier. If the table `after` is being read, `table` is read after it."""
         if have := self._have(table, columns):
             before = [self._begun[after][1]] if after in self._begun else []
             self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))
@@ -377,7 +377,7 @@ def table_names(path: str | Path) -> frozenset[str]:
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
-    """Casts small integers, and checks that texts are UTF-8, because polars does not check the driver's bytes."""
+    """Casts integers of 32 bits, and checks that texts are UTF-8, because polars does not check the driver's bytes."""
     undecoded = 0
     converted = []
     for name, kind in columns.items():

@@ -16,7 +16,7 @@ BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 
 class Shift(NamedTuple):
-    """The shift of a time: adds `ns`, and `drift` for each ns since `since_ns`."""
+    """How a time is shifted: by `ns`, and by `drift` for each ns since `since_ns`."""
 
     ns: int = 0
     drift: float = 0.0

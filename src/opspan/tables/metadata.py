@@ -22,11 +22,11 @@ MOST_RANKS = 2**24  # a number this large is damaged, or is not a rank
 
 @dataclass(frozen=True)
 class Told:
-    """The rank that a trace states about itself. `rank` is None if the trace states none, and is always less than
-    `world_size`."""
+    """The rank that a trace states about itself. `rank` is None if the trace states none. If both are known,
+    `rank` is less than `world_size`."""
 
     rank: int | None = None
-    # The source of the rank, such as RANK, distributedInfo, MPI_RANKS, or NCCL communicator 0x...
+    # Where the trace states the rank: "RANK" (a variable), "distributedInfo", "MPI_RANKS", "NCCL communicator 0x...".
     by: str | None = None
     world_size: int | None = None
     local_rank: int | None = None  # the rank among the processes on the same host

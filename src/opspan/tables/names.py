@@ -9,8 +9,8 @@ import polars as pl
 
 
 def matching(names: Iterable[str | None], wanted: str) -> list[str]:
-    """Returns the names that equal `wanted` or, if there are none, the names that match `wanted` as a pattern. An equal
-    name comes first, because names may contain `*` or `[`."""
+    """Returns the name that equals `wanted` or, if there is none, the names that match `wanted` as a pattern. An equal
+    name is looked for first, because a name may contain `*` or `[`."""
     known = [name for name in names if name is not None]
     return [wanted] if wanted in known else [name for name in known if fnmatchcase(name, wanted)]
 

@@ -12,8 +12,7 @@ FEW = 10_000  # up to this many rows, methods of Series are faster than a query
 
 
 def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
-    """Returns the names of the columns that have several values in the frames, or all names if the frames have no
-    rows."""
+    """Returns the names of the columns that `same` leaves out."""
     known = same(names, *frames)
     return [name for name in names if name not in known]
 
@@ -24,7 +23,7 @@ def is_one(rows: pl.DataFrame, *names: str) -> bool:
 
 
 def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
-    """Returns the names of the columns that have one value in all rows of all frames."""
+    """Returns the names of the columns that have one value in all rows of all frames. Leaves out columns with nulls."""
     bounds = [_bounds(frame, names) for frame in frames]
 
     def is_same(at: int) -> bool:

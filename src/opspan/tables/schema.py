@@ -320,8 +320,8 @@ TABLES: dict[str, TableSchema] = {
 # If a process wrote several files, these tables have one more column at the end, `cycle` (Int32).
 IN_CYCLES = ("ranges", "relations", "calls", "work", "functions", "memory", "samples", "counters")
 
-# Columns that analyses add, by table. Some hold row numbers, and others hold values that were computed from these rows.
-# Both are valid only in the frames that were analysed.
+# Columns that analyses add, by table. They hold row numbers, or values that were computed from the rows. So they are
+# valid only in the frames that were analysed.
 ADDED: dict[str, frozenset[str]] = {
     "ranges": frozenset(
         "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns "

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# The columns of each table that hold the begin and the end of a row.
+# For each table, the columns with the begin and the end of a row.
 _TIMES = {
     "ranges": ("start_ns", "end_ns"),
     "calls": ("start_ns", "end_ns"),
@@ -75,8 +75,8 @@ class Stretch(NamedTuple):
     end_ns: int
 
     def overlaps(self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Returns whether each row overlaps the stretch. A row without duration overlaps it if it begins in the
-        stretch."""
+        """Returns, for each row, whether it overlaps the stretch. A row without duration overlaps the stretch if the
+        row begins in it."""
         return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
 
     def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
@@ -185,7 +185,7 @@ def _with_replayed(ranges: pl.DataFrame, timed: pl.DataFrame, work: pl.DataFrame
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
-    """Returns whether each row of work was launched by one of these calls. For work that names a range
+    """Returns, for each row of work, whether one of these calls launched it. For work that names a range
     instead of a call, returns whether that range is in `ranges` and began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     # Several calls may have the work's correlation id. Then the launch is the last of these calls that began before the
@@ -234,7 +234,7 @@ _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 
 
 
 def parsed_time_ns(text: str) -> int:
-    """Reads a time such as "1.5s", "200ms", "1500" (seconds)."""
+    """Reads a time such as "1.5s", "200ms" or "2min". A number without a unit means seconds."""
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|min|)", text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a time; expected a number and a unit, such as 1.5s, 200ms or 2min")
