@@ -224,8 +224,8 @@ def _setting(config: Any, name: str, value: object) -> Iterator[None]:
     entry, before = config._config[name], getattr(config, name)
     if _is_by_thread(entry):
         default, entry.default = entry.default, value
-        _forget_hash(config, name)
         try:
+            _forget_hash(config, name)
             yield
         finally:
             entry.default = default
@@ -248,8 +248,11 @@ def _is_by_thread(entry: Any) -> bool:
 
 def _forget_hash(config: Any, name: str) -> None:
     """Makes torch compute the hash of its settings again. Keys of torch's compile cache contain this hash."""
-    config._hash_dirty_var.set(True)
-    config._mark_get_dict_dirty(name)
+    if hasattr(config, "_hash_dirty_var"):
+        config._hash_dirty_var.set(True)
+        config._mark_get_dict_dirty(name)
+    else:
+        config._is_dirty = True  # torch 2.12, where all threads share the hash
 
 
 def _name_of(values: dict[str, Any]) -> str:

@@ -107,7 +107,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "library",
         "share total_share": "`weight` and `total_weight` as shares of the weight of all samples that are counted; "
         "`null`: fewer than 30 samples",
-        "error": "standard deviation of `share`, which is `share` / √`samples`",
+        "error_share": "standard deviation of `share`, which is `share` / √`samples`",
         "cpu_ns total_cpu_ns": "`weight` and `total_weight`, only if they are nanoseconds of processor time",
         "cycles instructions ipc llc_misses": "counted by the hardware; `null`: fewer than 30 samples of the event",
     },

@@ -31,7 +31,7 @@ _FIELDS = (
     Field("cpu_ns", "Self CPU time", "ns", rank=2),
     Field("total_cpu_ns", "CPU time", "ns", rank=1),
     Field("samples", "Samples", "count", rank=3),
-    Field("error", "Error", "share", "Standard deviation of the share that comes from counting samples", rank=4),
+    Field("error_share", "Error", "share", "Standard deviation of the share that comes from counting samples", rank=4),
     Field("ipc", "IPC", "number", "Instructions for each cycle", rank=5),
     Field("llc_misses", "LLC misses", "flop", rank=6),
 )
@@ -96,8 +96,8 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
     own = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
     total = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum() or None
     numbers = [name for name in _NUMBERS if name in sums.columns]
-    table = own.select(*key, *numbers, share=_share("samples", "weight", total), error=1 / _col("samples").sqrt())
-    table = table.with_columns(error=_col("error") * _col("share"))
+    table = own.select(*key, *numbers, share=_share("samples", "weight", total), error_share=1 / _col("samples").sqrt())
+    table = table.with_columns(error_share=_col("error_share") * _col("share"))
     if "total_weight" in numbers:
         table = table.with_columns(total_share=_share("total_samples", "total_weight", total))
     times = {"cpu_ns": "weight", "total_cpu_ns": "total_weight"}
