@@ -56,7 +56,10 @@ UNPACK = "unpack it, and load what is inside"
 
 MAGICS = (
     (b"NVR\0", Guess("a report of Nsight Compute", "it has metrics of kernels and no timeline: `ncu --import FILE`")),
-    (b"PERFILE2", Guess("what `perf record` wrote", "it has samples and no ops: `perf report -i FILE`")),
+    (
+        b"PERFILE2",
+        Guess("what `perf record` wrote", "to load its text: `perf script --header --ns -F +pid -i FILE > perf.txt`"),
+    ),
     (b"NVIDIA Nsight Systems Stream", Guess("a stream of Nsight Systems", "`QdstrmImporter -i FILE` makes a report")),
     (b"PAR1", Guess("one Parquet file", FOLDER)),
     (b"ARROW1", Guess("one Arrow file", FOLDER)),
