@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 HOST, PID, MAIN, WORKER = "node-3", 700, 700, 712
@@ -91,3 +95,25 @@ SAMPLES = {
         folder / "perf.txt", [sample(ZERO_NS, MM, pid=None), sample(ZERO_NS + 5, READ, pid=None)]
     ),
 }
+
+
+@cache
+def why_not() -> str | None:
+    """Returns why `perf record` does not work here; None if it does."""
+    if shutil.which("perf") is None:
+        return "perf is not on the PATH"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            "perf",
+            "record",
+            "-q",
+            "-k",
+            "CLOCK_MONOTONIC",
+            "-e",
+            "cpu-clock",
+            "-g",
+            "-o",
+            f"{folder}/perf.data",
+        ]
+        done = subprocess.run([*command, "--", "true"], capture_output=True, text=True)
+    return None if done.returncode == 0 else f"perf is not allowed here: {done.stderr[:200]}"

@@ -33,10 +33,9 @@ from opspan.tables.schema import empty
 PIECE_BYTES: Final = 32 << 20  # so many bytes are parsed at once
 SNIFFED_BYTES: Final = 1 << 20  # `perf script --header` prints a line of some KB for each event
 _BLANK, _RECORD, _LOST = b"\n\n", "PERF_RECORD_", "PERF_RECORD_LOST"
-_HEADER_LINE = re.compile(rb"#[^\n]*\n")
+_HEADER_LINE = re.compile(rb"#(?: [^\n]*)?\n")
 # The last line of a text that is not a frame. Frames are indented by a tab.
 _LAST_HEADER = re.compile(rb"(?s:.*\n|\A)(?=[^\t\r\n])")
-_CUT_STACK = re.compile(rb"\n\t|:[ \r]*\n\Z")
 _TOLD = re.compile(r"^# ([a-z ]+?) *: (.*)$", re.MULTILINE)
 _CLOCK = re.compile(r"([a-z_]+) \([0-9]+\)")
 _SECONDS = r"([0-9]{1,10})\.([0-9]{6}|[0-9]{9})"
@@ -206,10 +205,13 @@ def _begin_of_last(text: bytes) -> int:
 def _end_of_whole(text: bytes) -> int:
     """Returns where the last complete sample ends. perf writes an empty line after each stack."""
     end = text.rfind(b"\n") + 1
-    begin = max(text.rfind(_BLANK, 0, end) + len(_BLANK), 0) if _BLANK in text else 0
-    if not text or begin >= end or not _CUT_STACK.search(text, max(begin - 1, 0), end):
+    last_line = text[text.rfind(b"\n", 0, max(end - 1, 0)) + 1 : end]
+    # In a text without an empty line, no sample has a stack in lines of its own.
+    is_header = last_line.rstrip(b" \r\n").endswith(b":") and _BLANK in text
+    if not (last_line.startswith(b"\t") or is_header):
         return end
-    return begin
+    last = _LAST_HEADER.match(text, 0, end)
+    return last.end() if last else 0
 
 
 def _utf8(text: bytes) -> tuple[bytes, bool]:
