@@ -10,6 +10,7 @@ runs without perf.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import shutil
@@ -65,6 +66,8 @@ def run(command: Sequence[str], environment: Mapping[str, str], folder: Path, re
     try:
         text = perf.finish()
         report(f"Wrote {path_text(text)} ({text.stat().st_size:,} bytes: samples of `perf`)")
+        if perf.why_early:
+            report(f"note: `perf record` ended before CMD did ({perf.why_early}), so later samples are missing")
     except (NoSamples, OSError) as error:
         report(f"note: {error}")
     return code
@@ -77,6 +80,7 @@ class Sampler:
     perf: str
     event: str
     folder: Path
+    why_early: str = ""  # why perf failed while the program ran
     _process: subprocess.Popen[bytes] | None = None
     _errors: IO[bytes] | None = None
     _ours: list[int] = field(default_factory=list)  # file descriptors
@@ -146,8 +150,9 @@ class Sampler:
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
+        if process.poll():  # it has failed; it ends without an error when it has seen all processes end
+            self.why_early = _first_line(self._errors)
+        process.send_signal(signal.SIGINT)
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -167,10 +172,8 @@ class Sampler:
             with part.open("wb") as out, tempfile.TemporaryFile() as errors:
                 done = subprocess.run(command, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=_environment())
                 if done.returncode != 0:
-                    raise NoSamples(
-                        f"`perf script` failed ({_first_line(errors)}), so the samples are in "
-                        f"{path_text(self.data)} alone: try `{_shown(command)}`"
-                    )
+                    why = self.why_early or _first_line(errors)
+                    raise NoSamples(f"`perf script` could not read {path_text(self.data)} ({why}): {_free_space(why)}")
             part.replace(text)
         except OSError as error:
             raise NoSamples(
@@ -221,6 +224,11 @@ def _advice() -> str:
         if int(_PARANOID.read_text()) > 2:
             return "`sudo sysctl kernel.perf_event_paranoid=2` allows it"
     return "try it by itself; a container needs `--cap-add PERFMON` and perf_event_open in its seccomp profile"
+
+
+def _free_space(why: str) -> str:
+    is_full = any(os.strerror(number) in why for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+    return "free some disk space, and record again" if is_full else "record again, or try `perf record` by itself"
 
 
 def _first_line(errors: IO[bytes] | None) -> str:

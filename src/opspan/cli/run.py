@@ -112,7 +112,7 @@ def command(
         show(f"Wrote {path_text(folder)} ({processes}, {captured.bytes:,} bytes)\n", err=True)
     else:
         listened = f", and {processes} could be listened to ({path_text(folder)})" if captured.processes else ""
-        why = _nothing_called(None if captured.processes or perf else wanted, cmd)
+        why = _nothing_called(None if captured.processes or perf else wanted, cmd, perf)
         if tool is not None:
             why = notes.why_nothing("labelled")
         show(f"Captured nothing: {why}{listened}\n", err=True)
@@ -143,8 +143,9 @@ def _keep(rolling: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, .
     return code
 
 
-def _nothing_called(free: Path | None, cmd: tuple[str, ...]) -> str:
+def _nothing_called(free: Path | None, cmd: tuple[str, ...], perf: bool) -> str:
     """Returns a sentence that says why nothing was captured. `free` is the folder from -o if it is still empty."""
     output = [] if free is None else ["-o", shell_path(free)]
-    command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
+    run = "opspan run --perf --emit nvtx" if perf else "opspan run --emit nvtx"
+    command = " ".join([run, *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"
