@@ -64,7 +64,10 @@ FILES: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
         ["opspan run --emit nvtx -o capture -- sh FILE", "opspan table capture"],
     ),
     "a packed database": (written(".gz", gzip.compress(b"SQLite format 3\0" + bytes(100))), ["gunzip -k FILE"]),
-    "samples of perf": (written("", b"PERFILE2h\0\0\0" + bytes(60)), ["perf record", "perf script --header --ns -F +pid -i FILE > perf.txt"]),
+    "samples of perf": (
+        written("", b"PERFILE2h\0\0\0" + bytes(60)),
+        ["perf record", "perf script --header --ns -F +pid -i FILE > perf.txt"],
+    ),
     "a report of VTune": (
         written(".csv", b"Task Type,CPU Time\naten::mm,1.5\naten::add,0.5\n"),
         ["vtune -report", "opspan table FILE", "opspan table RESULT --metrics FILE"],

@@ -77,11 +77,11 @@ def read(path: Path) -> Tables:
         raise NotATrace(f"{path_text(path)} has no sample as `perf script` prints them")
     without = int(rows["pid"].null_count())
     issues.add("unknown_process", without, "samples with the number of a thread alone")
-    told = dict(_TOLD.findall(header))
+    facts = dict(_TOLD.findall(header))
     processes = rows.select("pid").drop_nulls().unique(maintain_order=True)
-    host = told.get("hostname") or None
+    host = facts.get("hostname") or None
     return Tables(
-        (_metadata(path, told, host),),
+        (_metadata(path, facts, host),),
         samples=narrow(rows.drop("comm"), "samples", {"cpu": pl.Int32}, issues) if rows.height else empty("samples"),
         # A thread that runs another program, or names itself, has several names one after the other.
         threads=rows.group_by("rank", "pid", "tid", maintain_order=True).agg(name=pl.col("comm").last()),
@@ -108,9 +108,9 @@ def _samples(rows: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     )
 
 
-def _metadata(path: Path, told: dict[str, str], host: str | None) -> Metadata:
-    clock, origin = _CLOCK.match(told.get("clockid", "")), None
-    if clock is not None and (times := _REFERENCE.search(told.get("reference time", ""))):
+def _metadata(path: Path, facts: dict[str, str], host: str | None) -> Metadata:
+    clock, origin = _CLOCK.match(facts.get("clockid", "")), None
+    if clock is not None and (times := _REFERENCE.search(facts.get("reference time", ""))):
         utc, reading = (
             (int(whole) * 10**9 + int(part.ljust(9, "0"))) for whole, part in (times.group(1, 2), times.group(3, 4))
         )
@@ -119,11 +119,11 @@ def _metadata(path: Path, told: dict[str, str], host: str | None) -> Metadata:
         source="perf",
         paths=(str(path),),
         tool="perf",
-        tool_version=told.get("perf version"),
+        tool_version=facts.get("perf version"),
         host=host,
         clock=f"CLOCK_{clock[1].upper()}" if clock else None,
         origin_utc_ns=origin,
-        options={"command": told["cmdline"].strip()} if "cmdline" in told else {},
+        options={"command": facts["cmdline"].strip()} if "cmdline" in facts else {},
     )
 
 
