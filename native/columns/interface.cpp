@@ -32,6 +32,6 @@ OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(json_objects, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(places, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(replay, Input(first), Input(second), number) OPSPAN_SHOWN
-    OPSPAN_CALL(latest, Input(first), Input(second), number) OPSPAN_SHOWN
+    OPSPAN_CALL(latest, Input(first), Input(second), number) OPSPAN_SHOWN OPSPAN_CALL(perf, Input(first)) OPSPAN_SHOWN
     OPSPAN_CALL(sqlite, Input(first), Input(second), number)
 }

@@ -21,9 +21,9 @@ int opspan_columns_abi(void);
 typedef int opspan_columns_call(ArrowArrayStream* first, ArrowArrayStream* second, int64_t number, ArrowSchema* schema,
                                 ArrowArray* array, char* error, size_t error_size);
 
-// The comments tell what the parameters `first`, `second` and `number` mean. The others are not used. For events,
-// `first` holds the address of a piece of a Chrome trace in memory. `number` is the reader's state times 2, plus 1 for
-// the last piece.
+// The comments tell what the parameters `first`, `second` and `number` mean. The others are not used. A piece of text
+// is given as its address and bytes in memory. For events, `number` is the reader's state times 2, plus 1 for the last
+// piece.
 opspan_columns_call opspan_columns_nest;          // first: ranges; number: end of the trace
 opspan_columns_call opspan_columns_enclose;       // first: events
 opspan_columns_call opspan_columns_innermost;     // first: ranges; second: points in time
@@ -45,6 +45,7 @@ opspan_columns_call opspan_columns_places;        // first: shapes in lanes; num
 opspan_columns_call opspan_columns_blocks;        // first: shapes in drawing order; number: the most blocks
 opspan_columns_call opspan_columns_latest;        // first: points; second: rows by time; number: 1 if row < point
 opspan_columns_call opspan_columns_replay;        // first: work, then edges; second: joins; number: rows of work
+opspan_columns_call opspan_columns_perf;          // first: piece of the text of `perf script`
 opspan_columns_call opspan_columns_sqlite;        // first: columns; second: the table; number: file descriptor
 
 // opspan_json_items starts writing the rows of a frame as items of a JSON list. It returns null on an error. Each call
@@ -82,6 +83,7 @@ Output places(const Input& shapes, int64_t rows_of_lane);
 Output blocks(const Input& shapes, int64_t most);
 Output latest(const Input& points, const Input& candidates, int64_t is_strict);
 Output replay(const Input& work, const Input& joins, int64_t count);
+Output perf(const Input& piece);
 // Defined in native/sqlite.
 Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);
 

@@ -3,6 +3,7 @@
 PID-TIME.opspan                 a capture: the events of one process on the CPU (docs/formats/capture.md)
 PID-TIME.000001.opspan          a segment of a capture, if it is a rolling recording
 PID-TIME.N.device.json          a device file: a torch.profiler trace of events on devices, the N-th of the capture
+perf.data, perf.txt             what `perf record` wrote about all processes, and its text (docs/formats/perf.md)
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Final
 
 CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
+PERF_DATA: Final = "perf.data"
+PERF_TEXT: Final = "perf.txt"
 MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
 
 # In a device file, the value of this key has the file's times: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
@@ -46,3 +49,12 @@ def device_files(path: Path) -> list[Path]:
     stems = {file.stem for file in files}
     beside = (path if is_folder else path.parent).glob(f"*{DEVICE}")
     return sorted(file for file in beside if file.name.partition(".")[0] in stems)
+
+
+def perf_text(path: Path) -> Path | None:
+    """Returns the samples that perf took while a capture, or the captures in a folder, were written; None if there are
+    none."""
+    is_folder = os.path.isdir(path)  # noqa: PTH112  # raises for no path: the reader reports what is wrong
+    text = (path if is_folder else path.parent) / PERF_TEXT
+    is_capture = bool(captures(path)) if is_folder else path.suffix == CAPTURE
+    return text if is_capture and text.is_file() else None

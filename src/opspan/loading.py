@@ -330,26 +330,46 @@ def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[
 def _read(
     path: Path, source: str | None, window: Window | None, captures: Sequence[str | os.PathLike[str]]
 ) -> PartAndSteps:
-    """Reads a trace. For a capture file, also reads the device files in the same folder. Adds the ops of work that
-    graph replays launched."""
+    """Reads a trace. For a capture, also reads the device files and the samples of perf in the same folder. Adds the
+    ops of work that graph replays launched."""
     from opspan.readers import read_file
 
     if window is None:
         trace = read_file(path, source)
-        devices = capture_files.device_files(path) if trace.metadata.source == "capture" else []
-        return _with_captures(_with_devices(trace, devices), path, captures), None
-    devices = capture_files.device_files(path) if source in (None, "capture") else []
+        if trace.metadata.source == "capture":
+            trace = _with_others(trace, path)
+        return _with_captures(trace, path, captures), None
     from opspan.analysis.narrowed import narrowed
     from opspan.tables.window import cut
 
-    if not devices:
+    is_alone = not (capture_files.device_files(path) or capture_files.perf_text(path))
+    if is_alone or source not in (None, "capture"):
         part, steps = narrowed(lambda window: read_file(path, source, window), window)
         if not _launches_graphs(part) and not _has_compiled_calls(part):
             return _with_captures(part, path, captures), steps
     # Reads the whole trace before cutting it. Captures of graphs and the compiler's log may lie outside of the window,
     # and only complete replays are recognised.
-    trace = _with_captures(_with_devices(read_file(path, source), devices), path, captures)
+    trace = read_file(path, source)
+    trace = _with_captures(trace if is_alone else _with_others(trace, path), path, captures)
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)
+
+
+def _with_others(host: Tables, path: Path) -> Tables:
+    """Adds what other tools recorded beside the capture: events of devices, and samples of perf."""
+    host = _with_devices(host, capture_files.device_files(path))
+    text = capture_files.perf_text(path)
+    if text is None:
+        return host
+    from opspan.analysis.sampled import with_samples
+    from opspan.readers import read_file
+    from opspan.tables import Issues
+
+    try:
+        return with_samples(host, read_file(text, "perf"), all_processes=path.is_dir())
+    except ReadError as error:
+        issues = Issues(host.metadata.paths[0])
+        issues.add("unreadable_file", detail=str(error))
+        return host.replace(issues=host.issues.vstack(issues.frame()))
 
 
 def _with_devices(host: Tables, devices: Sequence[Path]) -> Tables:

@@ -31,29 +31,9 @@ _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
 _FRAMES: Final = (
-    "nest",
-    "enclose",
-    "innermost",
-    "cover",
-    "covered",
-    "within",
-    "cut",
-    "match",
-    "nearest",
-    "rollup",
-    "link",
-    "labels",
-    "events",
-    "metadata",
-    "json_objects",
-    "protobuf",
-    "timeline",
-    "places",
-    "blocks",
-    "latest",
-    "replay",
-    "sqlite",
-)
+    "nest enclose innermost cover covered within cut match nearest rollup link labels events metadata "
+    "json_objects protobuf timeline places blocks latest replay perf sqlite"
+).split()
 
 
 class _Schema(ctypes.Structure):
@@ -297,8 +277,18 @@ def chrome_events(text: bytes | memoryview, args: pl.DataFrame, state: int, is_l
     """Returns the events in a part of the text of a Chrome trace. `state` is the parser's state before this part.
     `args` lists the args to read. If `text` is a memoryview, it must be writable."""
     # Passes the address of the text, because a column would hold a copy of the text.
-    where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})
-    return _call("events", where, args, 2 * state + is_last)
+    return _call("events", _place(text), args, 2 * state + is_last)
+
+
+def perf_samples(text: bytes) -> pl.DataFrame:
+    """Returns the samples in a part of the text of `perf script` (native/columns/perf.cpp), with the frames of each
+    that were left out. The last row is no sample: its `left_out` is the number of lines that belong to none. The text
+    must be valid UTF-8."""
+    return _call("perf", _place(text))
+
+
+def _place(text: bytes | memoryview) -> pl.DataFrame:
+    return pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})
 
 
 def _address(text: bytes | memoryview) -> int:

@@ -81,6 +81,11 @@ SOURCES = (
         memory=0,
         labelled_by="vtune -collect hotspots -knob enable-user-tasks=true -r r000hs -- opspan exec{} train.py",
     ),
+    Source(
+        "perf",
+        "text that `perf script` printed",
+        labelled_by="opspan run --perf --emit nvtx{} -o capture -- python train.py",
+    ),
 )
 
 

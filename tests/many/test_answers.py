@@ -162,7 +162,7 @@ def test_processes_and_threads_answer_as_this_process_does(files: list[Path], ra
 
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", before_release([0, 1], kept=1))
-@pytest.mark.parametrize("source", samples())
+@pytest.mark.parametrize("source", samples(with_ranges=True))
 def test_of_every_source_answers_are_those_of_one_trace(source: str, turn: int, tmp_path: Path) -> None:
     """With every other table, of which the other half comes before a release."""
     first = samples()[source](tmp_path)

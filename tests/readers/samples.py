@@ -15,9 +15,13 @@ from opspan import sources
 Write = Callable[[Path], Path]
 
 
-def samples() -> dict[str, Write]:
+def samples(*, with_ranges: bool = False) -> dict[str, Write]:
+    """Returns the files of every source; with_ranges: of every source whose files have ranges."""
     found: dict[str, Write] = {}
     for source in sources.SOURCES:
-        written: dict[str, Write] = import_module(f"builders.{source.name}").SAMPLES
+        builder = import_module(f"builders.{source.name}")
+        if with_ranges and not getattr(builder, "HAS_RANGES", True):
+            continue
+        written: dict[str, Write] = builder.SAMPLES
         found |= {f"{source.name} {what}": write for what, write in written.items()}
     return found

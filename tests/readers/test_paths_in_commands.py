@@ -64,7 +64,10 @@ FILES: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
         ["opspan run --emit nvtx -o capture -- sh FILE", "opspan table capture"],
     ),
     "a packed database": (written(".gz", gzip.compress(b"SQLite format 3\0" + bytes(100))), ["gunzip -k FILE"]),
-    "samples of perf": (written("", b"PERFILE2h\0\0\0" + bytes(60)), ["perf record", "perf report -i FILE"]),
+    "samples of perf": (
+        written("", b"PERFILE2h\0\0\0" + bytes(60)),
+        ["perf record", "perf script --header --ns -F +pid -i FILE > perf.txt"],
+    ),
     "a report of VTune": (
         written(".csv", b"Task Type,CPU Time\naten::mm,1.5\naten::add,0.5\n"),
         ["vtune -report", "opspan table FILE", "opspan table RESULT --metrics FILE"],
@@ -79,7 +82,8 @@ FILES: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
 
 
 def words(command: str) -> list[str]:
-    """Returns the words that a shell makes of a command."""
+    """Returns the words that a shell makes of a command. A redirection is a word, too, and nothing is written."""
+    command = re.sub(r" > (\S+)$", r" '>' \1", command)
     done = subprocess.run([BASH, "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True)
     return os.fsdecode(done.stdout).split("\0")[:-1]
 

@@ -92,7 +92,10 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "image.svg": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "an image", ""),
     "page.html": (b"<!DOCTYPE html>\n<html></html>", "HTML", ""),
     "kernels.ncu-rep": (b"NVR\0" + bytes(range(60)), "a report of Nsight Compute", "`ncu --import {}`"),
-    "perf.data": (b"PERFILE2h\0\0\0" + bytes(60), "perf record", "`perf report -i {}`"),
+    "perf.data": (b"PERFILE2h\0\0\0" + bytes(60), "perf record", "-F +pid -i {} > perf.txt`"),
+    "py-spy.json": (
+        b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[{"type":"sampled"}]}',
+        "speedscope", "samples beside ops: `opspan run --perf"),
     "stream": (b"U3w[END]NVIDIA Nsight Systems Stream 2022.4.2.1", "a stream", "`QdstrmImporter -i {}`"),
     "python": (b"\x7fELF" + bytes(60), "a program", "`opspan run -o capture -- {}`"),
     "results.csv": (b'"Index","KernelName","gpu-id"\n0,"k",1\n', "a CSV of rocprof", "--output-format rocpd"),

@@ -20,7 +20,7 @@ from views.perfetto_seen import Seen, by_bindings, by_trace_processor
 from views.sources import UTC_NS, capture, nsys
 from views.test_chrome_back import hostile
 
-SAMPLES = samples() | {
+SAMPLES = samples(with_ranges=True) | {
     "small nsys": lambda folder: nsys(folder / "run.sqlite"),
     "small capture": lambda folder: capture(folder / "run"),
 }

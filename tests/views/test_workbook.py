@@ -54,7 +54,7 @@ def texts(path: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", before_release(samples(), kept=4))
+@pytest.mark.parametrize("what", before_release(samples(with_ranges=True), kept=4))
 def test_sheets_have_the_rows_of_the_verbs(what: str, tmp_path: Path) -> None:
     trace = opspan.load(samples()[what](tmp_path))
     said = trace.export(tmp_path / "out.xlsx")

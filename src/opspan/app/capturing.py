@@ -7,7 +7,7 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -134,9 +134,9 @@ def start(command: Sequence[str], environment: Mapping[str, str], output: Binary
         raise _not_run(command[0], error) from error
 
 
-def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run(command: Sequence[str], environment: Mapping[str, str], before_exec: Callable[[], None] | None = None) -> int:
     """Runs the program, waits for its end, and returns its exit code, or 128 + the number of the signal that killed
-    it."""
+    it. `before_exec` is called in the new process, before it runs the program."""
     # Blocks the signals, because sigwaitinfo() returns a blocked signal together with its sender. A signal handler
     # would not know the sender.
     waited = {*_FORWARDED, signal.SIGCHLD}
@@ -148,11 +148,20 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
         signal.signal(signal.SIGCHLD, inherited or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def in_child() -> None:
+        if before_exec is not None:
+            before_exec()
+            # A signal that came meanwhile ends the new process. Python's handler of Ctrl-C would raise an error here.
+            for number in _FORWARDED:
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, signal.SIG_DFL)
+        as_without_us()
+
     try:
         try:
             # Python ignores SIGPIPE. With restore_signals, the program does not inherit this.
             child = subprocess.Popen(
-                list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=as_without_us
+                list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=in_child
             )
         except OSError as error:
             raise _not_run(command[0], error) from error

@@ -15,6 +15,8 @@ from opspan.errors import UsageError
 from opspan.printable import path_text, plural, shell_path, shell_word
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from opspan.app import launch
 
 
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     multiple=True,
     help="With --dump-to: when to write a copy. `signal` is SIGUSR2, sent to a process of CMD.  [default: exception]",
 )
+@click.option(
+    "--perf", is_flag=True, help="Take samples of the stacks of CMD's threads with Linux's `perf`, if it is allowed."
+)
 @click.option("--idle", is_flag=True, help="Capture nothing: only make CMD ready for `opspan attach` and `opspan top`.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -51,6 +56,7 @@ def command(
     keep: tuple[str, ...],
     dump_to: Path | None,
     dump_on: tuple[str, ...],
+    perf: bool,
     idle: bool,
     cmd: tuple[str, ...],
 ) -> int:
@@ -63,6 +69,9 @@ def command(
     With --keep, every Python program below CMD that imports torch records its ops itself, and keeps only the last ones
     in a ring of files in DIR. DIR can be read at any time, also after a crash.
 
+    With --perf, `perf` takes samples of all threads while CMD runs, and DIR gets them as perf.data and as text,
+    perf.txt, which is read with the capture. If `perf` is missing or not allowed, CMD runs without it.
+
     With --idle, CMD runs as it would without opspan, in place of this process. Every Python program below CMD that
     imports torch listens, so that `opspan attach` can make it record.
 
@@ -70,13 +79,15 @@ def command(
     Example:
       opspan run --emit nvtx --record-shapes -o capture -- python train.py --epochs 3
       opspan run -- ./program-that-uses-nvtx
+      opspan run --perf --emit nvtx -o capture -- python train.py
       opspan run --keep 30s -o ring --dump-to dumps --dump-on signal -- python train.py
       opspan run --idle -- torchrun --nproc-per-node 8 train.py
     """
     from opspan.app import capturing, launch, run_notes
 
     if idle:
-        if wanted is not None or tool is not None or record_shapes or modules or compiled or keep or dump_to or dump_on:
+        options = (tool, record_shapes, modules, compiled, keep, dump_to, dump_on, perf)
+        if wanted is not None or any(options):
             raise UsageError("--idle captures nothing: what to record, and where to, is said to `opspan attach`")
         capturing.become(cmd, launch.idle_environment(os.environ))
     if keep or dump_to is not None or dump_on:
@@ -85,7 +96,7 @@ def command(
         if tool is not None:
             raise UsageError("--keep records ops itself, without NVTX or ITT: leave out --emit")
         to = None if dump_to is None else str(dump_to.absolute())
-        return _keep(launch.RollingOptions(keep, to, dump_on, record_shapes, modules, compiled), wanted, cmd)
+        return _keep(launch.RollingOptions(keep, to, dump_on, record_shapes, modules, compiled), wanted, cmd, perf)
     collectors = capturing.collectors()
     if (record_shapes or modules or compiled) and tool is None:
         raise UsageError("--record-shapes, --modules and --compiled say what --emit labels: add --emit nvtx (or itt)")
@@ -94,27 +105,35 @@ def command(
     emit = launch.Emit(tool, record_shapes, modules, compiled) if tool is not None else None
     with capturing.capture_folder(wanted) as folder:
         with run_notes.collect(folder) as (file, notes):
-            code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit, file))
+            code = _run(cmd, launch.environment(os.environ, collectors, folder, emit, file), folder, perf)
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")
     if captured.ranges:
         show(f"Wrote {path_text(folder)} ({processes}, {captured.bytes:,} bytes)\n", err=True)
     else:
         listened = f", and {processes} could be listened to ({path_text(folder)})" if captured.processes else ""
-        why = _nothing_called(None if captured.processes else wanted, cmd)
+        why = _nothing_called(None if captured.processes or perf else wanted, cmd, perf)
         if tool is not None:
             why = notes.why_nothing("labelled")
         show(f"Captured nothing: {why}{listened}\n", err=True)
     return code
 
 
-def _keep(rolling: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...]) -> int:
+def _run(cmd: tuple[str, ...], environment: Mapping[str, str], folder: Path, perf: bool) -> int:
+    from opspan.app import capturing, sampling
+
+    if not perf:
+        return capturing.run(cmd, environment)
+    return sampling.run(cmd, environment, folder, lambda line: show(f"{line}\n", err=True))
+
+
+def _keep(rolling: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...], perf: bool) -> int:
     from opspan.app import capturing, launch, run_notes
 
     rolling.check()
     with capturing.capture_folder(wanted) as folder:
         with run_notes.collect(folder) as (file, notes):
-            code = capturing.run(cmd, launch.rolling_environment(os.environ, rolling, folder, file))
+            code = _run(cmd, launch.rolling_environment(os.environ, rolling, folder, file), folder, perf)
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")
     if captured.processes:
@@ -124,8 +143,9 @@ def _keep(rolling: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, .
     return code
 
 
-def _nothing_called(free: Path | None, cmd: tuple[str, ...]) -> str:
+def _nothing_called(free: Path | None, cmd: tuple[str, ...], perf: bool) -> str:
     """Returns a sentence that says why nothing was captured. `free` is the folder from -o if it is still empty."""
     output = [] if free is None else ["-o", shell_path(free)]
-    command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
+    run = "opspan run --perf --emit nvtx" if perf else "opspan run --emit nvtx"
+    command = " ".join([run, *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"

@@ -38,6 +38,10 @@ ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
 # Formats that opspan cannot read, but other tools can. The advice does not contain FILE, because the same advice is
 # shown for compressed files.
+SPEEDSCOPE = (
+    "it does not say which clock its times are of; samples beside ops: `opspan run --perf --emit nvtx -o capture -- "
+    "python SCRIPT`"
+)
 RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
 XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
 PROTON = Guess("a profile of Triton's Proton", f"it has sums and no timeline, and `proton-viewer` reads it; {RECORD}")
@@ -56,7 +60,10 @@ UNPACK = "unpack it, and load what is inside"
 
 MAGICS = (
     (b"NVR\0", Guess("a report of Nsight Compute", "it has metrics of kernels and no timeline: `ncu --import FILE`")),
-    (b"PERFILE2", Guess("what `perf record` wrote", "it has samples and no ops: `perf report -i FILE`")),
+    (
+        b"PERFILE2",
+        Guess("what `perf record` wrote", "to load its text: `perf script --header --ns -F +pid -i FILE > perf.txt`"),
+    ),
     (b"NVIDIA Nsight Systems Stream", Guess("a stream of Nsight Systems", "`QdstrmImporter -i FILE` makes a report")),
     (b"PAR1", Guess("one Parquet file", FOLDER)),
     (b"ARROW1", Guess("one Arrow file", FOLDER)),
@@ -94,7 +101,7 @@ TEXTS = tuple(
         (r'\A\{[^{]{0,1000}"nodes"\s*:\s*\[[\s\S]*?"(rf_id|fw_parent|op_schema|ctrl_deps)"', EXECUTION),
         (r'\A\[\s*\{\s*"(children|frame)"\s*:[\s\S]*"metrics"\s*:', PROTON),
         (r'"rocprofiler-sdk-tool"', Guess("JSON of rocprofv3", ROCPD)),
-        (r"speedscope\.app", Guess("a profile for speedscope", "it has samples of stacks and no ops")),
+        (r"speedscope\.app", Guess("a profile for speedscope", SPEEDSCOPE)),
         (r'\A\{\s*"schema"[^{]*"by"|\A\{\s*"by"', Guess("what `opspan table --format json` printed", EXPORT)),
         (r'\A\{.{0,2000}"traceEvents"|\A\[\s*\{\s*"(ph|name|cat|ts)"', Guess(
             "a Chrome trace without an event of torch.profiler or unitrace",

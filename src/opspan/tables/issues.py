@@ -129,7 +129,8 @@ CODES: dict[str, Code] = {
     "unknown_process": Code(
         "warning",
         "rows do not say which of the file's processes they belong to",
-        "They cannot be attributed to ops: profile each process into a file of its own (nvprof -o file.%p).",
+        "They cannot be attributed to ops. Record again so that the file says it: with nvprof a file for each process "
+        "(`nvprof -o file.%p`), with perf the process beside the thread (`perf script -F +pid`).",
     ),
     "unknown_functions": Code(
         "info",
