@@ -44,14 +44,14 @@ def test_shares_of_slots_need_the_width(width, front_end, retiring):
 def test_two_hyperthreads_share_the_slots_of_a_core():
     # In 1 of 4 crystal cycles only one hyperthread ran: cycles of cores = 8 / 2 * (1 + 10 / 40) = 5, slots = 20.
     both = {
-        "CPU_CLK_UNHALTED.THREAD": [8.0, 8.0],
-        "CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE": [10.0, 1.0],
-        "CPU_CLK_UNHALTED.REF_XCLK": [40.0, 0.0],
-        "UOPS_RETIRED.RETIRE_SLOTS": [15.0, 15.0],
+        "CPU_CLK_UNHALTED.THREAD": [8.0, 8.0, 10.0],
+        "CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE": [10.0, 1.0, None],
+        "CPU_CLK_UNHALTED.REF_XCLK": [40.0, 0.0, 40.0],
+        "UOPS_RETIRED.RETIRE_SLOTS": [15.0, 15.0, 15.0],
     }
     later = {"CPU_CLK_UNHALTED.DISTRIBUTED": [6.0], "CPU_CLK_UNHALTED.THREAD": [9.0], "UOPS_RETIRED.SLOTS": [15.0]}
 
-    assert of(4, **both)["retiring"] == [0.75, None]
+    assert of(4, **both)["retiring"] == [0.75, None, 0.75]
     assert of(5, **later)["retiring"] == [0.5]
 
 
