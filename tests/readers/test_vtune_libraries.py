@@ -46,7 +46,7 @@ def test_a_function_outside_any_module_has_an_unknown_library(tmp_path: Path, un
         ({"bin_name": "libmm.so", "bin_path": ""}, "libmm.so"),
         ({"bin_name": "", "bin_path": ""}, "?"),
         ({"bin_name": "[Dynamic code]", "bin_path": "[Dynamic code]"}, "[Dynamic code]"),
-        ({"bin_name": "train.py", "bin_path": "/home/me/train.py"}, "/home/me/train.py"),
+        ({"bin_name": "train.py", "bin_path": "/srv/train.py"}, "/srv/train.py"),
     ],
 )
 def test_a_library_is_the_path_of_the_module_or_else_its_name(
