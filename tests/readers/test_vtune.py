@@ -83,11 +83,12 @@ class TestARun:
         collecting = trace.counters.filter(pl.col("name") == "collecting")
         assert of_run(collecting, "time_ns", "value") == [(500, 0.0), (700, 1.0), (800, 0.0), (900, 1.0)]
 
-    def test_samples_have_stacks_of_functions(self, trace: Trace, age: str) -> None:
-        found = of_run(trace.samples, "time_ns", "tid", "cpu", "weight", "event", "stack")
-        user = [(30, MAIN, None, 10, "Samples", "main;mm<a,b>"), (30, MAIN, None, 5, "Samples", "main;mm<a,b>")]
-        hardware = [(40, MAIN, 5, 1000, "CPU_CLK", "main")] if age > "2018" else []
-        assert found == user + hardware
+    def test_samples_have_stacks_of_functions_and_their_libraries(self, trace: Trace, age: str) -> None:
+        columns = ("time_ns", "tid", "cpu", "weight", "event", "stack", "libraries")
+        stack, libraries = "main;mm<a,b>", "/usr/bin/python3;/opt/a,b/libmm.so"
+        user = [(30, MAIN, None, weight, "Samples", stack, libraries) for weight in (10, 5)]
+        hardware = [(40, MAIN, 5, 1000, "CPU_CLK", "main", "/usr/bin/python3")] if age > "2018" else []
+        assert of_run(trace.samples, *columns) == user + hardware
 
     def test_what_was_only_counted_is_a_counter(self, trace: Trace, age: str) -> None:
         counted = trace.counters.filter(pl.col("name") == "INST_RETIRED")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,28 @@ JOIN dd_function_instance i ON i.rowid = r.func_inst
 JOIN dd_function f ON f.rowid = i.function
 WHERE i.type <> 2
 GROUP BY 1
+"""
+FRAMES_OF_SITES = """
+WITH RECURSIVE up(site, at, depth) AS (
+    SELECT rowid, rowid, 0 FROM dd_callsite
+    UNION ALL
+    SELECT up.site, coalesce(c.parent, c.parent_raw), up.depth + 1
+    FROM up
+    JOIN dd_callsite c ON c.rowid = up.at
+    WHERE coalesce(c.parent, c.parent_raw) > 0
+)
+SELECT s.rowid, f.name, coalesce(m.bin_path, '?')
+FROM up
+JOIN dd_sample s ON s.callsite = up.site
+JOIN dd_callsite cs ON cs.rowid = up.at
+JOIN dd_code_location l ON l.rowid = cs.code_loc
+JOIN dd_function_range r ON r.rowid = l.func_range
+JOIN dd_function_instance i ON i.rowid = r.func_inst
+JOIN dd_function f ON f.rowid = i.function
+LEFT JOIN dd_module_segment g ON g.rowid = i.mod_seg
+LEFT JOIN dd_module_file m ON m.rowid = g.mod_file
+WHERE i.type <> 2 OR coalesce(cs.parent, cs.parent_raw, -1) <= 0
+ORDER BY s.rowid, up.depth DESC
 """
 USAGE = """
 SELECT 1199145600000000000 + c.start_tsc / 10, u.value
@@ -151,10 +174,30 @@ def test_the_innermost_function_is_that_of_the_sample(both: Both) -> None:
     assert not any(name.startswith("[Loop") for name in found)
 
 
+def records_of(folder: Path) -> list[tuple]:
+    file = folder / "sqlite-db" / "pmu_data" / "end_tsc" / "0"
+    return list(struct.iter_unpack("<Q7i3qd4x", file.read_bytes())) if file.is_file() else []
+
+
+def test_each_function_of_a_stack_has_its_library(both: Both) -> None:
+    """The SQL finds a module through the function. opspan finds it through the place in the code."""
+    trace, connection, folder = both
+    stacks: dict[int, list[tuple[str, str]]] = {}
+    for sample, name, path in connection.execute(FRAMES_OF_SITES):
+        stacks.setdefault(sample, []).append((name.replace(";", ","), path))
+    sampled = [attr for (attr,) in rows(connection, "SELECT attr FROM cpu_data", "cpu_data")]
+    sampled += [record[1] for record in records_of(folder)]
+    expected = Counter(tuple(stacks[attr]) for attr in sampled if attr in stacks)
+    stack, libraries = (trace.samples[name].cast(pl.String).str.split(";") for name in ("stack", "libraries"))
+    pairs = zip(stack.drop_nulls().to_list(), libraries.drop_nulls().to_list(), strict=True)
+    found = Counter(tuple(zip(functions, paths, strict=True)) for functions, paths in pairs)
+    assert found == expected
+    assert stack.null_count() == libraries.null_count()
+
+
 def test_hardware_samples_of_the_container(both: Both) -> None:
     trace, _, folder = both
-    file = folder / "sqlite-db" / "pmu_data" / "end_tsc" / "0"
-    records = list(struct.iter_unpack("<Q7i3qd4x", file.read_bytes())) if file.is_file() else []
+    records = records_of(folder)
     taken = trace.samples.filter(pl.col("event") != "Samples")
     counted = trace.counters.filter(~pl.col("name").is_in(["busy processors", "collecting"]))
     assert taken.height + counted.height == len(records)

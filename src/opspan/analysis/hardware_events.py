@@ -145,7 +145,8 @@ def _core_cycles(columns: dict[str, str]) -> pl.Expr | None:
     cycles = pl.col(columns["cycles"])
     if "one" not in columns or "crystal" not in columns:
         return cycles
-    return cycles / 2 * (1 + _ratio(pl.col(columns["one"]), pl.col(columns["crystal"])))
+    alone = pl.col(columns["one"]).fill_null(0)  # no sample: both hyperthreads ran whenever a sample was taken
+    return cycles / 2 * (1 + _ratio(alone, pl.col(columns["crystal"])))
 
 
 def _ratio(part: pl.Expr, of: pl.Expr) -> pl.Expr:

@@ -110,16 +110,21 @@ class Meter:
             self._issues.add("over_budget", detail=self._limit.message(self._file_bytes))
         return False
 
+    def fits(self, sizes: pl.Series) -> pl.Series:
+        """Subtracts the sizes, in their order, and returns whether there was enough for each."""
+        left = max(self._left, 0)
+        if self.take(int(sizes.sum())):
+            return pl.repeat(True, len(sizes), dtype=pl.Boolean, eager=True)
+        return sizes.cum_sum() <= left
+
     def gather(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
         """Returns `texts` at the row numbers `rows`. Texts past the limit are null."""
         if not len(rows):
             return texts.clear()
         gathered = texts[rows]  # polars copies references, so this takes little memory, however long the texts are
         sizes = gathered.str.len_bytes().cast(pl.Int64)
-        left = self._left
-        if self.take(int(sizes.sum())):
-            return gathered
-        return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
+        fit = self.fits(sizes.fill_null(0))
+        return gathered if fit.all() else texts.gather(rows.set(~fit, None))
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         """Joins `rows` to the frame by the key, which is unique in `rows`. Texts past the limit are null."""

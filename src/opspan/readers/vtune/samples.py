@@ -3,7 +3,9 @@
     cpu_data   user-mode sampling. A row describes a thread's activity until end_tsc; `duration` is CPU time in ticks.
     pmu_data   hardware sampling at end_tsc. `count` is how many events occurred since the last sample.
                This table is mostly in a container beside the database (containers.py).
-    attr -> dd_sample -> dd_callsite (and its parents) -> dd_code_location -> ... -> dd_function        references
+    attr -> dd_sample -> dd_callsite (and its parents) -> dd_code_location        references
+    dd_code_location -> dd_function_range -> dd_function_instance -> dd_function
+    dd_code_location -> dd_module_segment -> dd_module_file, for example the module /usr/lib64/libc-2.28.so
 
 A callsite that is a loop is left out if it has a parent, because the parent is the loop's function. If the tool only
 counted events, each event has one row for the whole run. These rows become counters.
@@ -22,9 +24,11 @@ from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
 
 SEPARATOR = ";"
 DEEPEST = 4_096  # limit on frames of a stack, because callsites of a damaged file may form a cycle
+UNKNOWN = "?"
 MOST_FRAMES = 50_000_000  # limit on the frames of all distinct stacks together
 PMU = "pmu_data"
 IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_thread")
+_PARTS = {"stack": "function", "libraries": "library"}  # columns of samples, and what a frame has for each
 
 
 def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -38,7 +42,7 @@ def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFra
     # A sample's time is its end, because the sample describes the activity until then.
     time = pl.coalesce("end_ns", "start_ns").alias("time_ns")
     place = (pl.lit(0, pl.Int32).alias("rank"), pl.col("pid", "tid"), time)
-    samples = rows.filter(~is_count).select(*place, "cpu", "weight", "event", "stack")
+    samples = rows.filter(~is_count).select(*place, "cpu", "weight", "event", *_PARTS)
     value = pl.col("weight").cast(pl.Float64)
     counters = rows.filter(is_count).select(*place, name="event", value=value)
     return narrow(samples, tables.SAMPLE, {"cpu": pl.Int32}, database.issues), counters
@@ -61,7 +65,7 @@ def _read_containers(database: ResultDatabase, beside: tuple[Path, ...]) -> list
 
 
 def _with_details(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds cpu, event, events_per_sample and stack to the samples."""
+    """Adds cpu, event, events_per_sample, stack and libraries to the samples."""
     samples = database.rows(tables.SAMPLE, tables.SAMPLE_COLUMNS)
     rows = database.look_up(rows, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
     names = database.names(tables.PROCESSOR).select(ROWID, processor="name")
@@ -79,7 +83,7 @@ def _with_details(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
-    """Returns the stack of each callsite in use, with the outermost function first."""
+    """Returns the stack of each callsite in use, and the libraries of its functions, with the outermost first."""
     sites = _functions(database, database.rows(tables.CALLSITE, tables.CALLSITE_COLUMNS))
     parents = sites.select(at=ROWID, up="parent")
     wanted = pl.DataFrame({ROWID: used.drop_nulls().unique()}).join(sites.select(ROWID), on=ROWID, how="semi")
@@ -97,29 +101,46 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
     endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
     database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
     if not levels:
-        return pl.DataFrame(schema={ROWID: pl.Int64, "stack": pl.Categorical})
+        return pl.DataFrame(schema={ROWID: pl.Int64, **dict.fromkeys(_PARTS, pl.Categorical)})
     calls = pl.concat(levels).filter(~pl.col(ROWID).is_in(endless.implode()))
-    calls = calls.join(sites.select(at=ROWID, function="function", hidden="is_hidden"), on="at", how="left")
-    calls = calls.filter(~pl.col("hidden")).sort("depth", descending=True)
-    stacks = calls.group_by(ROWID).agg(pl.col("function").str.join(SEPARATOR).alias("stack"))
-    return stacks.with_columns(pl.col("stack").cast(pl.Categorical))
+    calls = calls.join(sites.select("function", "library", "is_hidden", at=ROWID), on="at", how="left")
+    calls = _within_budget(database, calls.filter(~pl.col("is_hidden"))).sort("depth", descending=True)
+    joined = (pl.col(part).str.join(SEPARATOR).cast(pl.Categorical).alias(column) for column, part in _PARTS.items())
+    return calls.group_by(ROWID).agg(*joined)
+
+
+def _within_budget(database: ResultDatabase, calls: pl.DataFrame) -> pl.DataFrame:
+    """Returns the frames of the stacks whose texts are within the limit of the file: a text is in the file once, but
+    any number of stacks may have it."""
+    size = pl.sum_horizontal(pl.col(part).str.len_bytes().cast(pl.Int64) + 1 for part in _PARTS.values())
+    sizes = calls.group_by(ROWID).agg(size.sum().alias("size")).sort(ROWID)
+    fit = database.written.fits(sizes["size"])
+    return calls if fit.all() else calls.join(sizes.filter(fit), on=ROWID, how="semi")
 
 
 def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
-    """Returns function, parent and is_hidden of the callsites. is_hidden is true for a loop whose parent is the loop's
-    function."""
+    """Returns function, library, parent and is_hidden of the callsites. is_hidden is true for a loop whose parent is the
+    loop's function."""
     sites = database.follow(sites, tables.CALLSITE, "code_loc", tables.CODE_COLUMNS, tables.CODE)
     sites = database.follow(sites, tables.CODE, "func_range", tables.FUNCTION_RANGE_COLUMNS, tables.FUNCTION_RANGE)
     instance = tables.FUNCTION_INSTANCE
     sites = database.follow(sites, tables.FUNCTION_RANGE, "func_inst", tables.FUNCTION_INSTANCE_COLUMNS, instance)
     sites = database.follow(sites, instance, "function", tables.NAME_COLUMNS, tables.FUNCTION)
+    sites = database.follow(sites, tables.CODE, "mod_seg", tables.SEGMENT_COLUMNS, tables.SEGMENT)
+    sites = database.follow(sites, tables.SEGMENT, "mod_file", tables.MODULE_COLUMNS, tables.MODULE)
     above = pl.coalesce("parent", "parent_raw")
     parent = pl.when(above > 0).then(above)
     is_loop = (pl.col("type") == tables.LOOP).fill_null(value=False)
     return sites.select(
         ROWID,
         parent.alias("parent"),
-        # Names of C++ functions may contain the separator, so it is replaced.
-        pl.col("name").str.replace_all(SEPARATOR, ",", literal=True).fill_null("?").alias("function"),
+        _text("name").alias("function"),
+        _text("bin_path", "bin_name").alias("library"),
         (is_loop & parent.is_not_null()).alias("is_hidden"),
     )
+
+
+def _text(*columns: str) -> pl.Expr:
+    """Returns the first text that is not empty. Names of C++ functions may contain the separator, so it is replaced."""
+    texts = (pl.when(pl.col(column) != "").then(pl.col(column)) for column in columns)
+    return pl.coalesce(*texts, pl.lit(UNKNOWN)).str.replace_all(SEPARATOR, ",", literal=True)

@@ -103,13 +103,17 @@ PROCESSOR = "dd_hw_context"
 CALLSITE = "dd_callsite"
 CALLSITE_COLUMNS: Columns = ints(f"{ROWID} code_loc parent parent_raw")
 CODE = "dd_code_location"
-CODE_COLUMNS: Columns = ints(f"{ROWID} func_range")
+CODE_COLUMNS: Columns = ints(f"{ROWID} func_range mod_seg")
 FUNCTION_RANGE = "dd_function_range"
 FUNCTION_RANGE_COLUMNS: Columns = ints(f"{ROWID} func_inst")
 FUNCTION_INSTANCE = "dd_function_instance"
 FUNCTION_INSTANCE_COLUMNS: Columns = ints(f"{ROWID} function type")
 LOOP = 2  # the type of a function instance that is a loop
 FUNCTION = "dd_function"
+SEGMENT = "dd_module_segment"
+SEGMENT_COLUMNS: Columns = ints(f"{ROWID} mod_file")
+MODULE = "dd_module_file"
+MODULE_COLUMNS: Columns = {ROWID: "int", "bin_path": "text", "bin_name": "text"}
 
 # --- facts about the result
 
