@@ -119,8 +119,8 @@ def _within_budget(database: ResultDatabase, calls: pl.DataFrame) -> pl.DataFram
 
 
 def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
-    """Returns function, library, parent and is_hidden of the callsites. is_hidden is true for a loop whose parent is the
-    loop's function."""
+    """Returns function, library, parent and is_hidden of the callsites. is_hidden is true for a loop whose parent is
+    the loop's function."""
     sites = database.follow(sites, tables.CALLSITE, "code_loc", tables.CODE_COLUMNS, tables.CODE)
     sites = database.follow(sites, tables.CODE, "func_range", tables.FUNCTION_RANGE_COLUMNS, tables.FUNCTION_RANGE)
     instance = tables.FUNCTION_INSTANCE
