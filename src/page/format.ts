@@ -10,6 +10,7 @@ export type Unit =
   | "signed ns"
   | "signed share"
   | "number"
+  | "flop" // a large number that counts something
   | "flop_rate"
   | "rate"
   | "flag";

@@ -22,19 +22,32 @@ from opspan.views.fields import Field, with_values
 
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so only the number of samples is shown
 _SHOWN = "the samples that are counted here"
-_FUNCTION = Field("function", "Function", "name", none="(unknown)")
-_LIBRARY = Field("library", "Library", "name", none="(unknown)")
+FUNCTION = Field("function", "Function", "name", none="(unknown)")
+LIBRARY = Field("library", "Library", "name", none="(unknown)")
 _OF_STACKS = ("function", "library")
-_FIELDS = (
-    Field("share", "Self", "share", total_title=_SHOWN, none="few"),
-    Field("total_share", "Total", "share", total_title=_SHOWN, none="few"),
-    Field("cpu_ns", "Self CPU time", "ns", rank=2),
-    Field("total_cpu_ns", "CPU time", "ns", rank=1),
-    Field("samples", "Samples", "count", rank=3),
+_IS_LEAF, _IS_IN = "it was the innermost one of the stack", "it was in the stack, at any depth"
+SHARES = (
+    Field("share", "Self", "share", f"Of {_SHOWN}: {_IS_LEAF}", total_title=_SHOWN, none="few"),
+    Field("total_share", "Total", "share", f"Of {_SHOWN}: {_IS_IN}", total_title=_SHOWN, none="few"),
+)
+TIMES = (
+    Field("cpu_ns", "Self CPU time", "ns", f"Of the samples in which {_IS_LEAF}", rank=2),
+    Field("total_cpu_ns", "CPU time", "ns", f"Of the samples in which {_IS_IN}", rank=1),
+)
+# If the samples do not measure time, a page shows their weights. For example, a weight is a number of instructions.
+WEIGHTS = (
+    Field("weight", "Self weight", "count", f"Of the samples in which {_IS_LEAF}"),
+    Field("total_weight", "Weight", "count", f"Of the samples in which {_IS_IN}"),
+)
+COUNTS = (
+    Field("samples", "Samples", "count", f"In which {_IS_LEAF}", rank=3),
     Field("error_share", "Error", "share", "Standard deviation of the share that comes from counting samples", rank=4),
+)
+RATES = (
     Field("ipc", "IPC", "number", "Instructions for each cycle", rank=5),
     Field("llc_misses", "LLC misses", "flop", rank=6),
 )
+_FIELDS = (*SHARES, *TIMES, *COUNTS, *RATES)
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
 _OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
 _col = pl.col
@@ -135,7 +148,7 @@ def _share(samples: str, weight: str, total: int | None) -> pl.Expr:
 
 def answer(parts: Parts, options: Options) -> Answer:
     table = rows(parts, options)
-    names = {"function": [_FUNCTION, *with_values([replace(_LIBRARY, rank=1)], table)], "library": [_LIBRARY]}.get(
+    names = {"function": [FUNCTION, *with_values([replace(LIBRARY, rank=1)], table)], "library": [LIBRARY]}.get(
         options.by
     )
     if names is None:

@@ -2,6 +2,7 @@
 import type { Section } from "../section.ts";
 import * as compare from "./compare.ts";
 import * as distributed from "./distributed.ts";
+import * as host from "./host.ts";
 import * as kernels from "./kernels.ts";
 import * as memory from "./memory.ts";
 import * as modules from "./modules.ts";
@@ -14,6 +15,7 @@ export const sections: Record<string, Section> = {
   operators,
   modules,
   kernels,
+  host,
   timeline,
   memory,
   distributed,

@@ -1,5 +1,6 @@
 """The sections of a page, in order. Each section has a module of the same name here, and another in
-src/page/sections."""
+src/page/sections. Most traces have no samples of processors, so only pages of traces with samples have the section
+"host"."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from importlib import import_module
 
 from opspan.views.page.section import Section, Subject
 
-NAMES = ("overview", "operators", "modules", "kernels", "timeline", "memory", "distributed", "compare")
+NAMES = ("overview", "operators", "modules", "kernels", "host", "timeline", "memory", "distributed", "compare")
+
+
+def names(subject: Subject) -> list[str]:
+    """Returns the sections of the page about this subject."""
+    has_samples = subject.analysis.tables.samples.height > 0
+    return [name for name in NAMES if name != "host" or has_samples]
 
 
 def section(name: str, subject: Subject) -> Section:
