@@ -103,11 +103,10 @@ def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFram
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     sums, counts = parts["rows"].rows, parts["counts"].rows
-    key = [name for name in ("function", "library", options.by) if name in sums.columns]
-    key = list(dict.fromkeys(key))
+    key = ["function", "library"] if options.by == "function" else [options.by]
     event = _counted_event(counts)
     own = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
-    total = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum() or None
+    total = int(counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum()) or None
     numbers = [name for name in _NUMBERS if name in sums.columns]
     table = own.select(*key, *numbers, share=_share("samples", "weight", total), error_share=1 / _col("samples").sqrt())
     table = table.with_columns(error_share=_col("error_share") * _col("share"))
@@ -157,7 +156,7 @@ def answer(parts: Parts, options: Options) -> Answer:
 
 
 def _notes(parts: Parts, options: Options) -> list[str]:
-    counts, every = parts["counts"].rows, parts["every"].rows["samples"].sum()
+    counts, every = parts["counts"].rows, int(parts["every"].rows["samples"].sum())
     if not every:
         return ["This trace has no samples of the host's processors: nsys --sample=cpu, VTune and perf record them"]
     if not counts.height:
