@@ -16,6 +16,9 @@
         belongs to the range that launched the next work.
     in_functions(trace, gaps) -> gap, function, why, ns: the time of each gap, divided among functions (rows of the
         table functions) instead of ranges. This also works if the host is in no range.
+    in_sampled_functions(trace, gaps) -> gap, sample, function (a name), why, ns: the time of each gap. host_ns is
+        divided equally among the samples that the launching thread was taken in meanwhile, and belongs to the innermost
+        function of each. The host's time without samples, and all other time, belong to no function and no sample.
 
 A gap is a stretch of time in which a process ran nothing on a device that it used, so the gaps of a device add up to
 its idle time. `next` is the row of the work that ended the gap, null if no work followed. `tid` is the thread that
@@ -34,6 +37,7 @@ from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.functions import spans_of
 from opspan.analysis.launched import STREAM
 from opspan.analysis.nest import THREAD_KEY, innermost, openings
+from opspan.analysis.samples import innermost_functions, of_time
 from opspan.analysis.spans import (
     DEVICE,
     PROCESS,
@@ -205,3 +209,21 @@ def in_functions(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
         launches = trace.calls.select(*THREAD, time_ns="start_ns")[trace.work["call"].gather(gaps["next"])]
         launched_in = launched_in.zip_with(launched_in.is_not_null(), innermost(functions, launches))
     return pl.concat([host, *_rest(gaps, launched_in.alias("function"))])
+
+
+def in_sampled_functions(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
+    late = _late(gaps).with_columns(ns=length())
+    samples = of_time(trace.samples.with_row_index("sample")).drop_nulls(("tid", "time_ns"))
+    pairs = within(samples, "time_ns", late, THREAD).sort("stretch", maintain_order=True)
+    rows = samples.select("sample", "stack", "libraries")[pairs["row"]]
+    rows = rows.hstack(late.select("gap", "ns")[pairs["stretch"]])
+    count, nth = pl.len().over("gap").cast(pl.Int64), pl.int_range(pl.len()).over("gap")
+    # Whole nanoseconds are divided so that the sum stays the same.
+    share = _col("ns") // count + (nth < _col("ns") % count)
+    host = pl.lit("host", dtype=REASON).alias("why")
+    sampled = rows.select("gap", "sample", innermost_functions(rows), host, share.alias("ns"))
+    unseen = late.join(rows, on="gap", how="anti", maintain_order="left").select("gap", host, "ns")
+    nobody = pl.Series("function", [None], dtype=pl.Categorical)
+    rest = pl.concat([unseen, *(one.drop("function") for one in _rest(gaps, nobody.new_from_index(0, gaps.height)))])
+    rest = rest.with_columns(sample=pl.lit(None, dtype=ROW_NUMBER), function=pl.lit(None, dtype=pl.Categorical))
+    return pl.concat([sampled, rest.select(sampled.columns)])

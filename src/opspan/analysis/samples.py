@@ -9,19 +9,23 @@
     by_function(samples), by_library(samples) -> function, library, event, samples, weight, total_samples, total_weight:
         sums over the samples in which the function (library) was the innermost one and, as total, in which it was
         anywhere in the stack. A function that is in a stack several times counts once.
+    left_out(samples) -> how many outer functions of stacks these sums leave out, because the stacks are too large.
+    of_time(samples) -> the samples whose event measures time.
+    innermost_functions(samples) -> the name of the innermost function of each sample; null if it is not known.
 
 A weight is added only to weights of the same `event`, because events count different things.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from opspan.analysis.busy import whole_times
 from opspan.analysis.functions import spans_of
+from opspan.analysis.hardware_events import time_event
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.spans import PROCESS, distinct, union, within
 from opspan.tables.names import matching, names_of
@@ -33,7 +37,10 @@ SEPARATOR = ";"  # stands between the functions of a stack, and between their li
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
 KINDS = ("op", "module", "range")
-_ADDRESS = r"^0x[0-9a-f]+$|^\[unknown\]$|^\?$"
+FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
+MOST_FRAMES = 50_000_000  # of the distinct stacks together; only crafted files and very long runs have more
+_FRAMES_AT_ONCE = 1_000_000  # that are split at a time, which limits the memory
+_NO_NAME = r"^0x[0-9a-f]+$|^\[unknown\]$|^\?$|^$"
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
 _col = pl.col
 
@@ -80,46 +87,115 @@ def by_library(samples: pl.DataFrame) -> pl.DataFrame:
     return _sums(samples, ("library",))
 
 
+def left_out(samples: pl.DataFrame) -> int:
+    frames = _distinct(samples)["frames"]
+    return int((frames - frames.clip(upper_bound=_deepest(frames))).sum())
+
+
+def of_time(samples: pl.DataFrame) -> pl.DataFrame:
+    """Returns no samples if none of their events measures time."""
+    event = time_event(samples["event"].unique().cast(pl.String))
+    return samples.filter(_col("event").cast(pl.String).eq_missing(pl.lit(event, dtype=pl.String)))
+
+
+def innermost_functions(samples: pl.DataFrame) -> pl.Series:
+    """Returns names that are categorical. A function without a name is called after its library."""
+    key = ["stack", "libraries"]
+    stacks = _numbered(samples.select(key).unique(maintain_order=True))
+    # With two functions, one is left if the other stands for the part of the stack that the tool did not record.
+    frames = [_split(part, 2).group_by("number", maintain_order=True).last() for part in _in_parts(stacks)]
+    own = pl.concat([_split(stacks.clear(), 1), *frames])
+    in_library = pl.format("{} in {})", pl.lit(UNRESOLVED.rstrip(")")), "library")
+    is_named = (_col("function") != UNRESOLVED) | _col("library").is_null()
+    own = own.select("number", function=pl.when(is_named).then("function").otherwise(in_library).cast(pl.Categorical))
+    stacks = stacks.join(own, on="number", how="left", maintain_order="left")
+    rows = samples.select(key).join(stacks, on=key, how="left", nulls_equal=True, maintain_order="left")
+    return rows["function"]
+
+
 def _sums(samples: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    frames = _frames(samples)
-    of_stack = ("stack", "event")
-    own = frames.group_by(of_stack, maintain_order=True).last().group_by(*key, "event", maintain_order=True)
-    every = frames.unique([*of_stack, *key], maintain_order=True).group_by(*key, "event", maintain_order=True)
-    totals = every.agg(total_samples=_col("samples").sum(), total_weight=_col("weight").sum())
-    rows = totals.join(
-        own.agg(_col("samples", "weight").sum()),
-        on=[*key, "event"],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
+    stacks = _distinct(samples)
+    deepest = _deepest(stacks["frames"])
+    sums = [_sums_of(_split(part, deepest), part, key) for part in _in_parts(stacks)]
+    return _together(pl.concat(sums), key) if len(sums) > 1 else sums[0]
+
+
+def _sums_of(frames: pl.DataFrame, stacks: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Returns the sums over some of the stacks. `frames` has their functions."""
+    numbers = stacks.select("number", "event", "samples", "weight")
+    nothing = pl.lit(0, dtype=pl.Int64)
+    own = frames.group_by("number", maintain_order=True).last().join(numbers, on="number", maintain_order="left")
+    every = frames.unique(["number", *key], maintain_order=True).join(numbers, on="number", maintain_order="left")
+    totals = every.select(
+        *key, "event", samples=nothing, weight=nothing, total_samples="samples", total_weight="weight"
     )
-    return rows.select(*key, "event", *(_col(name).fill_null(0) for name in _NUMBERS))
+    own = own.select(*key, "event", "samples", "weight", total_samples=nothing, total_weight=nothing)
+    return _together(pl.concat([totals, own]), key)
 
 
-def _frames(samples: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each function of each distinct stack, the outermost first: stack (its number), event, function,
-    library, and the samples and weight of the stack."""
+def _together(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    return rows.group_by(*key, "event", maintain_order=True).agg(_col(*_NUMBERS).sum())
+
+
+def _distinct(samples: pl.DataFrame) -> pl.DataFrame:
+    """Returns a row for each distinct stack of each event: number, stack, libraries, event, and samples, weight and
+    frames (the number of functions)."""
     stacks = samples.group_by("stack", "libraries", "event", maintain_order=True).agg(
         samples=pl.len().cast(pl.Int64), weight=_col("weight").fill_null(0).sum()
     )
+    return _numbered(stacks)
+
+
+def _numbered(stacks: pl.DataFrame) -> pl.DataFrame:
+    frames = _col("stack").cast(pl.String).str.count_matches(SEPARATOR, literal=True).cast(pl.Int64) + 1
+    return stacks.with_columns(frames=frames.fill_null(1)).with_row_index("number")
+
+
+def _deepest(frames: pl.Series) -> int:
+    """Returns how many functions of each stack are counted, the innermost first. It is so many that all stacks together
+    have MOST_FRAMES at most, or 1."""
+    least, most = 1, _FRAMES_AT_ONCE
+    while least < most:
+        middle = (least + most + 1) // 2
+        fits = int(frames.clip(upper_bound=middle).sum()) <= MOST_FRAMES
+        least, most = (middle, most) if fits else (least, middle - 1)
+    return least
+
+
+def _in_parts(stacks: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yields the stacks in parts that have about as many functions each. There is one part at least."""
+    parts = stacks["frames"].cum_sum() // _FRAMES_AT_ONCE
+    lengths = parts.rle().struct.field("len").to_list() if stacks.height else [0]
+    first = 0
+    for count in lengths:
+        yield stacks.slice(first, count)
+        first += count
+
+
+def _split(stacks: pl.DataFrame, deepest: int) -> pl.DataFrame:
+    """Returns a row for each function of each stack, the outermost first: number (of the stack), function, library.
+    Leaves out the outer functions of stacks that have more than `deepest`."""
     texts = stacks.select(
-        "event",
-        "samples",
-        "weight",
-        stack=pl.int_range(pl.len()),
-        function=_parts("stack"),
-        library=_parts("libraries"),
+        "number", "frames", function=_col("stack").cast(pl.String), library=_col("libraries").cast(pl.String)
     )
     # Files that were damaged may have fewer libraries than functions.
-    is_paired = _col("function").list.len() == _col("library").list.len()
-    library = pl.when(is_paired).then("library").otherwise(_col("function").list.eval(pl.lit(None, dtype=pl.String)))
-    frames = texts.with_columns(library=library).explode("function", "library")
+    is_paired = _col("library").str.count_matches(SEPARATOR, literal=True) + 1 == _col("frames")
+    texts = texts.with_columns(library=pl.when(is_paired).then("library"))
+    if (texts["frames"] > _FRAMES_AT_ONCE).any():
+        texts = texts.with_columns(_inner(texts[name], deepest) for name in ("function", "library"))
+    lists = texts.select(
+        "number", *(_col(name).str.split(SEPARATOR).list.tail(deepest) for name in ("function", "library"))
+    )
+    nothing = _col("function").list.eval(pl.lit(None, dtype=pl.String))
+    frames = lists.with_columns(_col("library").fill_null(nothing)).explode("function", "library")
     frames = frames.filter(_col("function").fill_null("") != BROKEN)
     return frames.with_columns(
-        function=pl.when(_col("function").str.contains(_ADDRESS)).then(pl.lit(UNRESOLVED)).otherwise("function"),
+        function=pl.when(_col("function").str.contains(_NO_NAME)).then(pl.lit(UNRESOLVED)).otherwise("function"),
         library=_col("library").str.split("/").list.last(),
     )
 
 
-def _parts(column: str) -> pl.Expr:
-    return _col(column).cast(pl.String).str.split(SEPARATOR)
+def _inner(stacks: pl.Series, deepest: int) -> pl.Series:
+    """Cuts stacks to their innermost functions without splitting the whole stack."""
+    texts = [text and SEPARATOR.join(text.rsplit(SEPARATOR, deepest)[-deepest:]) for text in stacks]
+    return pl.Series(stacks.name, texts, dtype=pl.String)

@@ -82,7 +82,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
     "idle": {
         "op module phase step function": "name of the op, module, ... that the idle time belongs to; `null`: in none. "
-        "By gap, `op` is the op that most of the gap belongs to",
+        "`function` is a Python function or, if the trace has none, one that processors were sampled in. By "
+        "gap, `op` is the op that most of the gap belongs to",
         "rank pid device_id": "by device, stream and gap: which device was idle",
         "context_id stream_id": "by stream: which stream it is; the other columns then describe the gaps of this "
         "stream",

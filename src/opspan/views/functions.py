@@ -12,7 +12,7 @@ from opspan.analysis.hardware_events import figures, is_ns, time_event
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.provenance import matched
-from opspan.analysis.samples import BROKEN, SEPARATOR, by_function, by_library, inside
+from opspan.analysis.samples import BROKEN, FEW, SEPARATOR, by_function, by_library, inside, left_out
 from opspan.analysis.source_lines import eager_lines
 from opspan.printable import plural, printable
 from opspan.questions import Options, Question
@@ -20,7 +20,6 @@ from opspan.views import of_ranges
 from opspan.views.answer import Answer
 from opspan.views.fields import Field, with_values
 
-FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so only the number of samples is shown
 _SHOWN = "the samples that are counted here"
 FUNCTION = Field("function", "Function", "name", none="(unknown)")
 LIBRARY = Field("library", "Library", "name", none="(unknown)")
@@ -68,7 +67,13 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     )
     every = pl.DataFrame({"samples": [analysis.tables.samples.height]}, schema={"samples": pl.Int64})
     rows, counts = (frame.with_columns(_col("event").cast(pl.String)) for frame in (rows, counts))
-    return {"rows": Part(rows, (*key, "event")), "counts": Part(counts, ("event",)), "every": Part(every, ())}
+    lost = pl.DataFrame({"functions": [left_out(samples) if options.by in _OF_STACKS else 0]})
+    return {
+        "rows": Part(rows, (*key, "event")),
+        "counts": Part(counts, ("event",)),
+        "every": Part(every, ()),
+        "left out": Part(lost, ()),
+    }
 
 
 def _counted(analysis: Analysis, options: Options) -> pl.DataFrame:
@@ -172,6 +177,11 @@ def _notes(parts: Parts, options: Options) -> list[str]:
         notes.append(
             f"{100 * row['short'] / n:.1f} % of the samples have only their innermost functions, because the tool did "
             "not record the whole stack, or could not: totals of outer functions are too small"
+        )
+    if lost := int(parts["left out"].rows["functions"].sum()):
+        notes.append(
+            f"The stacks are too deep to count all of their functions: {plural(lost, 'outer function')} of the "
+            "different stacks are left out, so totals of outer functions are too small"
         )
     return notes
 

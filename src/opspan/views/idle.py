@@ -5,10 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.idle import WHY, before_work_ns, in_functions
+from opspan.analysis.idle import WHY, before_work_ns, in_functions, in_sampled_functions
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts
+from opspan.analysis.samples import FEW
+from opspan.printable import plural
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
@@ -35,14 +37,35 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         "work": [analysis.tables.work.height],
         "before_work_ns": [before_work_ns(analysis.attributed, analysis.gaps)],
     }
-    return {"rows": _idle_part(analysis, options.by), "work": Part(pl.DataFrame(work), ())}
+    pieces = in_sampled_functions(analysis.attributed, analysis.gaps) if _is_sampled(analysis, options.by) else None
+    return {
+        "rows": _idle_part(analysis, options.by, pieces),
+        "work": Part(pl.DataFrame(work), ()),
+        "sampled": _sampled_part(pieces),
+    }
+
+
+def _is_sampled(analysis: Analysis, by: str) -> bool:
+    """Returns whether samples of processors say what the functions were, because no tool traced functions."""
+    tables = analysis.tables
+    return by == "function" and not tables.functions.height and tables.samples.height > 0
+
+
+def _sampled_part(pieces: pl.DataFrame | None) -> Part:
+    """Returns the number of samples of each function. A sample counts once, though several devices may be idle."""
+    rows = pl.DataFrame(schema={"function": pl.String, "samples": pl.Int64})
+    if pieces is not None:
+        counts = pieces.drop_nulls(("sample", "function")).unique("sample", maintain_order=True)
+        counts = counts.group_by("function", maintain_order=True).agg(samples=pl.len().cast(pl.Int64))
+        rows = counts.with_columns(_col("function").cast(pl.String))
+    return Part(rows, ("function",))
 
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     return parts["rows"].rows.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _idle_part(analysis: Analysis, by: str) -> Part:
+def _idle_part(analysis: Analysis, by: str, sampled: pl.DataFrame | None) -> Part:
     if by == "gap":
         return Part(_gap_rows(analysis), times=("start_ns", "end_ns"))
     if by == "stream":
@@ -53,12 +76,17 @@ def _idle_part(analysis: Analysis, by: str) -> Part:
         )
         return Part(sums, STREAM)
     key = ("rank", "pid", "device_id") if by == "device" else (by,)
-    pieces = analysis.idle if by != "function" else in_functions(analysis.attributed, analysis.gaps)
+    if sampled is not None:
+        pieces = sampled
+    elif by == "function":
+        pieces = in_functions(analysis.attributed, analysis.gaps)
+    else:
+        pieces = analysis.idle
     if by == "device":
         pieces = pieces.with_columns(analysis.gaps[name].gather(pieces["gap"]) for name in key)
-    elif by == "function":
+    elif by == "function" and sampled is None:
         pieces = pieces.with_columns(analysis.tables.functions["name"].gather(pieces["function"]).alias(by))
-    else:
+    elif by != "function":
         pieces = pieces.with_columns(of_ranges.names(analysis, by, pieces["range"]))
     times = {f"{why}_ns": pl.when(_col("why") == why).then("ns").otherwise(0) for why in WHY}
     sums = (
@@ -106,6 +134,19 @@ def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
     before = int(parts["work"].rows["before_work_ns"][0]) / 1e6
     if before and by != "stream":
         notes.append(f"Of that {before:.3f} ms were before the first work of each device")
+    return [*notes, *_notes_on_samples(parts["sampled"].rows)]
+
+
+def _notes_on_samples(functions: pl.DataFrame) -> list[str]:
+    if not functions.height:
+        return []
+    notes = [
+        f"The functions are those of {plural(int(functions['samples'].sum()), 'sample')}: the host's time in a gap is "
+        "divided equally among the samples of the launching thread, and time in gaps without a sample is in none"
+    ]
+    few = int((functions["samples"] < FEW).sum())
+    if few:
+        notes.append(f"{plural(few, 'function')} had fewer than {FEW} samples, so the time of each is only an estimate")
     return notes
 
 
