@@ -37,7 +37,7 @@ class Made:
         for step in range(len(self.begins)) if steps is None else steps:
             begin = at + (self.begins[step] if self.begins else 0)
             for rank in self.ranks:
-                row = {"rank": rank, "pid": 1, "start_ns": begin, "end_ns": begin + length, **more}
+                row = {"rank": rank, "pid": 1, "start_ns": begin, "end_ns": begin + length, "time_ns": begin, **more}
                 if isinstance(number := row.get("correlation_id"), int):
                     row["correlation_id"] = number * 1000 + step
                 if isinstance(number := row.get("seq"), int):
@@ -72,6 +72,14 @@ class Made:
 
     def device(self, **more: Any) -> Made:
         self.rows.setdefault("devices", []).extend({"rank": rank, "device_id": 0, **more} for rank in self.ranks)
+        return self
+
+    def sample(
+        self, stack: str | None, at: int, count: int = 1, steps: Iterable[int] | None = None, **more: Any
+    ) -> Made:
+        """In each step, `count` samples at the same time."""
+        for _ in range(count):
+            self.add("samples", at, 0, steps, **{"tid": MAIN, "weight": 1, "stack": stack, **more})
         return self
 
     def memory(self, **more: Any) -> Made:

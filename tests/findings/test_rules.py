@@ -18,6 +18,7 @@ from findings import (
     test_idle,
     test_launches,
     test_memory,
+    test_processors,
     test_recompute,
     test_recording,
     test_slower_kernels,
@@ -35,6 +36,7 @@ from opspan.views.findings import SCHEMA
 SUBJECTS = (
     *(test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording),
     *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory, test_compiled),
+    test_processors,
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

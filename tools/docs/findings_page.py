@@ -49,7 +49,8 @@ HEAD = """\
 - **A share** of the steps' time is one of the time of all steps, each until all that it launched was done; one of the
   run, where there are no steps, of the time from the first work of a device on. Other shares say of what they are.
 - **Severity** goes by that share of the time at stake: {severities}. A finding of severity *info*
-  has no time at stake: the file cannot answer something, and the finding says how to record what is missing.
+  has no time at stake: nothing says how much sooner the run would have ended, or the file cannot answer something, and
+  the finding says how to record what is missing.
 - **Confidence** is that of the cause: *certain* if the trace says it, *likely* if the figures fit and little else does,
   *possible* if it is one of several causes.
 - The figures that a finding rests on are in its `figures`, and the time ranges that show it in its `ranges`.

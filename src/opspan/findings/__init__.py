@@ -28,9 +28,7 @@ def findings(analysis: Analysis) -> list[Finding]:
 
 
 def apply_rules(run: Run, rules: Iterable[Rule]) -> list[Finding]:
-    if run.total_ns <= 0:
-        return []
-    rules = tuple(rules)
+    rules = tuple(rule for rule in rules if run.total_ns > 0 or not rule.needs_time)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results = list(pool.map(lambda rule: rule.evidence(run), rules))
     reported = []

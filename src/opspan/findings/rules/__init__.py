@@ -17,6 +17,7 @@ from opspan.findings.rules import (
     launches,
     memory,
     outliers,
+    processors,
     recompute,
     recording,
     slower_kernels,
@@ -44,5 +45,6 @@ RULES: tuple[Rule, ...] = (
     *recompute.RULES,
     *memory.RULES,
     *compiled.RULES,
+    *processors.RULES,
     *recording.RULES,
 )
