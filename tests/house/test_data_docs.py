@@ -116,7 +116,9 @@ def sampled(ranks: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def analyses(ranks: list[Path], sampled: Path) -> dict[str, Analysis]:
     """An analysis for each answer that needs its own, and one for all others, whose key is ""."""
-    return {"": opspan.load(*ranks).analysed, "functions": opspan.load(sampled).analysed}
+    trace, samples = opspan.load(*ranks), opspan.load(sampled).samples
+    by_name = {"by name, shape, stack": trace.replace(samples=samples).analysed}
+    return {"": trace.analysed, "functions": opspan.load(sampled).analysed, **by_name}
 
 
 def answers(title: str, analysis: Analysis) -> Iterator[tuple[str, Answer]]:

@@ -1,7 +1,8 @@
 """Finds what the host was doing when its processors were sampled.
 
+    ranges_of(trace) -> for each row of the table samples: row of the innermost range that was open on its thread.
     places(trace, gaps) -> for each row of the table samples:
-        range: row of the innermost range that was open on the sample's thread.
+        range: the row that `ranges_of` returns.
         call: row of the innermost call that was open on the sample's thread.
         is_idle: whether a device of the sample's process had nothing to do; null if the process used no device, and
             for samples before and after everything else that was recorded of the process.
@@ -11,6 +12,8 @@
         anywhere in the stack. A function that is in a stack several times counts once.
     left_out(samples) -> how many outer functions of stacks these sums leave out, because the stacks are too large.
     of_time(samples) -> the samples whose event measures time.
+    counted_event(counts) -> the event whose samples are counted.
+    figures_of(sums, key) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
     innermost_functions(samples) -> the name of the innermost function of each sample; null if it is not known.
 
 A weight is added only to weights of the same `event`, because events count different things.
@@ -23,9 +26,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.analysis.busy import whole_times
 from opspan.analysis.functions import spans_of
-from opspan.analysis.hardware_events import time_event
+from opspan.analysis.hardware_events import figures, time_event
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.spans import PROCESS, distinct, union, within
 from opspan.tables.names import matching, names_of
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 SEPARATOR = ";"  # stands between the functions of a stack, and between their libraries
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
+OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
 KINDS = ("op", "module", "range")
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
 MOST_FRAMES = 50_000_000  # of the distinct stacks together; only crafted files and very long runs have more
@@ -45,19 +48,27 @@ _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
 _col = pl.col
 
 
+def ranges_of(trace: Tables) -> pl.Series:
+    return innermost(trace.ranges, _points(trace)).alias("range")
+
+
+def _points(trace: Tables) -> pl.DataFrame:
+    return trace.samples.select("rank", "pid", "tid", "time_ns")
+
+
 def places(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
-    samples = trace.samples
-    points = samples.select("rank", "pid", "tid", "time_ns")
     return pl.DataFrame(
         [
-            innermost(trace.ranges, points).alias("range"),
-            innermost(spans_of(trace.calls, trace.ranges), points).alias("call"),
-            _is_idle(samples, trace, gaps),
+            ranges_of(trace),
+            innermost(spans_of(trace.calls, trace.ranges), _points(trace)).alias("call"),
+            _is_idle(trace.samples, trace, gaps),
         ]
     )
 
 
 def _is_idle(samples: pl.DataFrame, trace: Tables, gaps: pl.DataFrame) -> pl.Series:
+    from opspan.analysis.busy import whole_times  # a table of ops does not need it, and it takes long to import
+
     used = distinct(trace.work.filter(_col("device_id").is_not_null()), PROCESS)
     wholes = whole_times(trace).join(used, on=PROCESS, how="semi", nulls_equal=True)
     flags = pl.Series([None], dtype=pl.Boolean).new_from_index(0, samples.height)
@@ -96,6 +107,25 @@ def of_time(samples: pl.DataFrame) -> pl.DataFrame:
     """Returns no samples if none of their events measures time."""
     event = time_event(samples["event"].unique().cast(pl.String))
     return samples.filter(_col("event").cast(pl.String).eq_missing(pl.lit(event, dtype=pl.String)))
+
+
+def counted_event(counts: pl.DataFrame) -> str | None:
+    """Returns the event that measures time or, without such an event, the one with most samples. Null is the event of
+    tools that do not name theirs. `counts` has the columns event and samples."""
+    event = time_event(counts["event"].to_list())
+    if event is None and counts.height and not counts["event"].has_nulls():
+        event = counts.sort("samples", descending=True, maintain_order=True)["event"][0]
+    return event
+
+
+def figures_of(sums: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Returns OF_HARDWARE for each value of `key`. `sums` has the columns of the key, event, samples and weight. Events
+    that have few samples in a row are left out there."""
+    enough = sums.drop_nulls("event").with_columns(weight=pl.when(_col("samples") >= FEW).then("weight"))
+    wide = enough.pivot("event", index=list(key), values="weight")
+    known = figures(wide.select(pl.exclude(key).cast(pl.Float64)))
+    nothing = pl.lit(None, dtype=pl.Float64)
+    return wide.select(*key, *(known[name] if name in known.columns else nothing.alias(name) for name in OF_HARDWARE))
 
 
 def innermost_functions(samples: pl.DataFrame) -> pl.Series:

@@ -41,7 +41,7 @@ _SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 _AVERAGES: dict[str, Any] = {
     **dict.fromkeys(("name", "sizes", "stack"), pl.String),
-    **dict.fromkeys(("is_cpu", "is_async"), pl.Boolean),
+    **dict.fromkeys(("is_cpu", "is_async", "is_user"), pl.Boolean),
     **dict.fromkeys(("rank", "count", "cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns", *MEMORY), pl.Int64),
 }
 
@@ -156,6 +156,7 @@ def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int 
         is_async, sizes, function = next(firsts) if group.is_cpu else (False, None, None)
         row: dict[str, Any] = {name: group.sums[name] for name in _AVERAGES if name in group.sums}
         row |= {"name": group.name, "is_cpu": group.is_cpu, "rank": group.rank, "is_async": is_async}
+        row["is_user"] = group.is_user
         row["sizes"] = json.dumps(shapes_of(sizes)) if by_shapes else "[]"
         row["stack"] = json.dumps(events.stack(function)[:stack_depth]) if stack_depth else "[]"
         rows.append(row)
@@ -168,11 +169,14 @@ def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int 
 class EventGroup:
     """The sums and the common properties of a group of events, and the sort key of its first event (`place_of`)."""
 
-    def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
+    def __init__(
+        self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "", is_user: bool = False
+    ) -> None:
         self.place = place
         self.is_cpu = is_cpu
         self.rank = rank
         self.name = name
+        self.is_user = is_user
         self.sums: Counter[str] = Counter()
 
     @property
@@ -225,7 +229,7 @@ def groups_of(
             shape = shape_of[row["sizes"]] = str(shapes_of(row["sizes"]))
         others = (shape, row.get("stack"), row.get("overload") or "")
         key = (True, row.get("rank", 0), shown_name(row["name"]), is_user(row["kind"]), *others)
-        groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)
+        groups.setdefault(key, EventGroup(place_of(row), *key[:4])).add(row)
     for row in _grouped(device, [*rank, "name"]).iter_rows(named=True):
         key = (False, row.get("rank", 0), shown_name(row["name"]), False, None, None, None)
         groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)

@@ -20,6 +20,13 @@ COLUMNS: dict[str, dict[str, str]] = {
         "cpu_ns self_cpu_ns": "time on the CPU",
         "device_ns self_device_ns": "time on devices of the work that was launched",
         "average_cpu_ns average_device_ns": "average time of a call",
+        "samples": "by name, if ranges have samples of processors: how many were taken in it, but not in a range "
+        "inside it. Of several events, the one that measures time is counted. `null`: a kernel or copy, or a rank "
+        "without samples in ranges",
+        "sampled_cpu_ns": "by name, if ranges have samples of processors: the processor time of these samples; `null`: "
+        "their weights are not nanoseconds",
+        "ipc": "by name, if ranges have samples of processors: instructions for each cycle in it, but not in ranges "
+        "inside it; `null`: fewer than 30 samples of either event, or not counted",
         "cpu_memory_bytes self_cpu_memory_bytes": "with `--memory`: host memory, as bytes allocated minus bytes freed",
         "device_memory_bytes self_device_memory_bytes": "with `--memory`: device memory, as bytes allocated minus "
         "bytes freed",

@@ -8,11 +8,21 @@ from dataclasses import replace
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.hardware_events import figures, is_ns, time_event
+from opspan.analysis.hardware_events import is_ns
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.provenance import matched
-from opspan.analysis.samples import BROKEN, FEW, SEPARATOR, by_function, by_library, inside, left_out
+from opspan.analysis.samples import (
+    BROKEN,
+    FEW,
+    SEPARATOR,
+    by_function,
+    by_library,
+    counted_event,
+    figures_of,
+    inside,
+    left_out,
+)
 from opspan.analysis.source_lines import eager_lines
 from opspan.printable import plural, printable
 from opspan.questions import Options, Question
@@ -48,7 +58,6 @@ RATES = (
 )
 _FIELDS = (*SHARES, *TIMES, *COUNTS, *RATES)
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
-_OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
 _col = pl.col
 
 
@@ -109,7 +118,7 @@ def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFram
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     sums, counts = parts["rows"].rows, parts["counts"].rows
     key = ["function", "library"] if options.by == "function" else [options.by]
-    event = _counted_event(counts)
+    event = counted_event(counts)
     own = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
     total = int(counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum()) or None
     numbers = [name for name in _NUMBERS if name in sums.columns]
@@ -120,28 +129,9 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
     times = {"cpu_ns": "weight", "total_cpu_ns": "total_weight"}
     of_time = _col if is_ns(event) else lambda _: pl.lit(None, dtype=pl.Int64)
     table = table.with_columns(of_time(of).alias(name) for name, of in times.items() if of in numbers)
-    table = table.join(_figures(sums, key), on=key, how="left", nulls_equal=True, maintain_order="left")
+    table = table.join(figures_of(sums, key), on=key, how="left", nulls_equal=True, maintain_order="left")
     order = "weight" if options.by not in _OF_STACKS else ["weight", "total_weight"]
     return table.sort(order, descending=True, maintain_order=True)
-
-
-def _counted_event(counts: pl.DataFrame) -> str | None:
-    """Returns the event whose samples are counted: the one that measures time or, without such an event, the one with
-    most samples. Null is the event of tools that do not name theirs."""
-    event = time_event(counts["event"].to_list())
-    if event is None and counts.height and not counts["event"].has_nulls():
-        event = counts.sort("samples", descending=True, maintain_order=True)["event"][0]
-    return event
-
-
-def _figures(sums: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Returns what the hardware's events say about each row, such as instructions for each cycle. Events that have few
-    samples in a row are left out there."""
-    enough = sums.drop_nulls("event").with_columns(weight=pl.when(_col("samples") >= FEW).then("weight"))
-    wide = enough.pivot("event", index=key, values="weight")
-    known = figures(wide.select(pl.exclude(key).cast(pl.Float64)))
-    nothing = pl.lit(None, dtype=pl.Float64)
-    return wide.select(*key, *(known[name] if name in known.columns else nothing.alias(name) for name in _OF_HARDWARE))
 
 
 def _share(samples: str, weight: str, total: int | None) -> pl.Expr:
@@ -166,7 +156,7 @@ def _notes(parts: Parts, options: Options) -> list[str]:
         return ["This trace has no samples of the host's processors: nsys --sample=cpu, VTune and perf record them"]
     if not counts.height:
         return [f"None of the {plural(every, 'sample')} is {_asked(options)}"]
-    event = _counted_event(counts)
+    event = counted_event(counts)
     row = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String))).row(0, named=True)
     n = row["samples"]
     named = f" of the event {printable(event)}" if event is not None else ""

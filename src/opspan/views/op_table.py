@@ -67,6 +67,7 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
+SAMPLED = ("samples", "sampled_cpu_ns", "ipc")  # columns of the table by name, if the trace has samples of processors
 # Only the printed table needs this column: like torch's table, it shows no share of the total for async rows.
 HIDDEN = "is_async"
 
@@ -85,7 +86,8 @@ def op_rows(
     analysis: Analysis, events: EventFrames, by: str, names: Sequence[str] | None
 ) -> tuple[pl.DataFrame, Facts | None]:
     """Returns the rows of ops and of kernels, and the totals and widths that torch's table needs (Facts). If `names` is
-    given, only rows with these names are returned, but the facts are those of all rows."""
+    given, only rows with these names are returned, but the facts are those of all rows. `is_user` tells ranges of the
+    program from ops with the same name."""
     rows = average_rows(events, by == "shape", STACK_DEPTH if by == "stack" else 0)
     rows = rows.rename({name.removesuffix("_bytes"): name for name in _MEMORY}).with_columns(
         *((pl.col(f"{name}_ns") / pl.col("count")).alias(f"average_{name}_ns") for name in ("cpu", "device")),
@@ -94,7 +96,7 @@ def op_rows(
     facts = _facts(rows, events) if rows.height else None
     if names is not None:
         rows = rows.filter(pl.col("name").is_in([shown_name(name) for name in names]))
-    rows = rows.select(*schema_of(by, events.has_memory), HIDDEN)
+    rows = rows.select(*schema_of(by, events.has_memory), HIDDEN, "is_user")
     if by == "name" and analysis.tables.metrics.height:
         rows = with_metrics(rows, analysis.tables)
     return rows, facts
@@ -145,7 +147,7 @@ class OpRows:
 
     def order(self, column: str, descending: bool) -> None:
         # As in torch, rows with equal values stay in their order in time.
-        self.rows = self.rows.sort(column, descending=descending, maintain_order=True)
+        self.rows = self.rows.sort(column, descending=descending, nulls_last=True, maintain_order=True)
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
         """Returns the text of the first `limit` rows (-1: all), and sentences on the columns that did not fit."""
@@ -166,16 +168,20 @@ class OpRows:
         return self._columns(shown, facts, metrics), list(totals_of(facts, None))
 
     def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[TextColumn]]:
-        """Returns the rows to show, the facts that torch's table needs, and columns with metrics, which torch's table
-        lacks."""
+        """Returns the rows to show, the facts that torch's table needs, and columns that torch's table lacks: metrics
+        of reports, and figures from samples."""
         rows = self.rows if limit < 0 else self.rows.head(limit)
         facts = facts._replace(longest_name=_longest(self.rows["name"]))
         if "sizes" in rows.columns:
             longest = max(len(str(json.loads(sizes))) for sizes in self.rows["sizes"].unique())
             facts = facts._replace(longest_shapes=longest)
-        metrics = rows.select(pl.exclude(*_KNOWN, HIDDEN))
-        shown = [_line(row) for row in rows.iter_rows(named=True)]
-        return shown, facts, as_text(metrics) if metrics.width else []
+        more = rows.select(pl.exclude(*_KNOWN, HIDDEN))
+        columns = as_text(more.select(pl.exclude(SAMPLED)))
+        if SAMPLED[0] in more.columns:
+            from opspan.views import sampled_columns  # most traces have no samples
+
+            columns += sampled_columns.as_text(more)
+        return [_line(row) for row in rows.iter_rows(named=True)], facts, columns
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
         """Returns columns in which no text is cut. If there is little room, `rank` says which columns are dropped

@@ -198,8 +198,14 @@ def _parts(analysis: Analysis, options: Options, events: EventFrames | None) -> 
     names = None if options.op is None else matching(known, options.op)
     more: Parts = {}
     if by in OF_EVENTS:
-        rows, of_all = op_rows(analysis, events or event_frames(analysis), by, names)
+        events = events or event_frames(analysis)
+        rows, of_all = op_rows(analysis, events, by, names)
         part, is_empty = _of_ops(rows, by), not (rows["device"] == "cpu").any()
+        if by == "name" and trace.samples.height:
+            from opspan.views.sampled_columns import sampled_part  # most traces have no samples
+
+            more["sampled"] = sampled_part(analysis, events, part.rows)
+        part = replace(part, rows=part.rows.drop("is_user"))
         facts_of_all = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
         more["of all"] = Part(facts_of_all, (), _RULES)
     else:
@@ -305,7 +311,12 @@ def answer(parts: Parts, options: Options) -> Table:
 
 
 def _op_table(parts: Parts, options: Options, ranks: int) -> Table:
-    rows = parts["rows"].rows.drop(_NTH)
+    rows = parts["rows"].rows
+    if "sampled" in parts:
+        from opspan.views.sampled_columns import with_samples
+
+        rows = with_samples(rows, parts["sampled"].rows)
+    rows = rows.drop(_NTH)
     for time in ("cpu", "device"):
         rows = rows.with_columns((_col(f"{time}_ns") / _col("count")).alias(f"average_{time}_ns"))
     of_all, several = parts["of all"].rows, rows["rank"].n_unique() > 1

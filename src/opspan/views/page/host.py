@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysis
+from opspan.analysis.samples import FEW
 from opspan.questions import Options
 from opspan.views.fields import Field, with_values
-from opspan.views.functions import COUNTS, FEW, FUNCTION, LIBRARY, QUESTION, RATES, SHARES, TIMES, WEIGHTS
+from opspan.views.functions import COUNTS, FUNCTION, LIBRARY, QUESTION, RATES, SHARES, TIMES, WEIGHTS
 from opspan.views.page.columns import table
 from opspan.views.page.section import Section, Subject
 
