@@ -82,7 +82,7 @@ def assert_same(trace: Trace) -> None:
     assert tuple(tables) == BY
     for by, shown in tables.items():
         expected = trace.sampled_functions(by).with_columns(
-            pl.col(name).fill_null("(unknown)").map_elements(text, return_dtype=pl.String)
+            pl.col(name).fill_null("").replace("", "(unknown)").map_elements(text, return_dtype=pl.String)
             for name in BY[BY.index(by) :]
         )
         assert len(shown) == expected.height > 0

@@ -27,7 +27,8 @@ def _table(analysis: Analysis, by: str) -> dict[str, Any]:
     answer = QUESTION.answer_of(analysis, Options(by))
     first, *others = _NAMES[by]
     names = [first, *with_values(others, answer.rows)]
-    rows = answer.rows.with_columns(pl.col(name.name).fill_null(name.none) for name in names)
+    # Some files have symbols without a name: an empty text.
+    rows = answer.rows.with_columns(pl.col(name.name).fill_null("").replace("", name.none) for name in names)
     notes = list(answer.notes)
     if rows["share"].has_nulls():
         notes.append(f"Shares of fewer than {FEW} samples are not shown, because they would be too inexact")
