@@ -9,6 +9,8 @@
     by_function(samples), by_library(samples) -> function, library, event, samples, weight, total_samples, total_weight:
         sums over the samples in which the function (library) was the innermost one and, as total, in which it was
         anywhere in the stack. A function that is in a stack several times counts once.
+    functions_of(stacks) -> a row for each function of each stack.
+    counted_event(counts) -> the event whose samples are counted.
 
 A weight is added only to weights of the same `event`, because events count different things.
 """
@@ -22,6 +24,7 @@ import polars as pl
 
 from opspan.analysis.busy import whole_times
 from opspan.analysis.functions import spans_of
+from opspan.analysis.hardware_events import time_event
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.spans import PROCESS, distinct, union, within
 from opspan.tables.names import matching, names_of
@@ -82,7 +85,7 @@ def by_library(samples: pl.DataFrame) -> pl.DataFrame:
 
 def _sums(samples: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     frames = _frames(samples)
-    of_stack = ("stack", "event")
+    of_stack = ("number", "event")
     own = frames.group_by(of_stack, maintain_order=True).last().group_by(*key, "event", maintain_order=True)
     every = frames.unique([*of_stack, *key], maintain_order=True).group_by(*key, "event", maintain_order=True)
     totals = every.agg(total_samples=_col("samples").sum(), total_weight=_col("weight").sum())
@@ -96,25 +99,34 @@ def _sums(samples: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return rows.select(*key, "event", *(_col(name).fill_null(0) for name in _NUMBERS))
 
 
+def counted_event(counts: pl.DataFrame) -> str | None:
+    """Returns the event whose samples are counted: the one that measures time or, without such an event, the one with
+    most samples. Null is the event of tools that do not name theirs. `counts` has a row for each event: event, samples.
+    """
+    event = time_event(counts["event"].to_list())
+    if event is None and counts.height and not counts["event"].has_nulls():
+        event = counts.sort("samples", descending=True, maintain_order=True)["event"][0]
+    return event
+
+
 def _frames(samples: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each function of each distinct stack, the outermost first: stack (its number), event, function,
-    library, and the samples and weight of the stack."""
+    """Returns a row for each function of each distinct stack, the outermost first: number (of the stack), event,
+    function, library, and the samples and weight of the stack."""
     stacks = samples.group_by("stack", "libraries", "event", maintain_order=True).agg(
         samples=pl.len().cast(pl.Int64), weight=_col("weight").fill_null(0).sum()
     )
-    texts = stacks.select(
-        "event",
-        "samples",
-        "weight",
-        stack=pl.int_range(pl.len()),
-        function=_parts("stack"),
-        library=_parts("libraries"),
-    )
+    frames = functions_of(stacks.with_row_index("number"))
+    return frames.filter(_col("function").fill_null("") != BROKEN)
+
+
+def functions_of(stacks: pl.DataFrame) -> pl.DataFrame:
+    """Returns a row for each function of each stack, the outermost first. The columns function and library replace
+    stack and libraries. The row of an unknown stack has no function."""
+    texts = stacks.with_columns(function=_parts("stack"), library=_parts("libraries")).drop("stack", "libraries")
     # Files that were damaged may have fewer libraries than functions.
     is_paired = _col("function").list.len() == _col("library").list.len()
     library = pl.when(is_paired).then("library").otherwise(_col("function").list.eval(pl.lit(None, dtype=pl.String)))
     frames = texts.with_columns(library=library).explode("function", "library")
-    frames = frames.filter(_col("function").fill_null("") != BROKEN)
     return frames.with_columns(
         function=pl.when(_col("function").str.contains(_ADDRESS)).then(pl.lit(UNRESOLVED)).otherwise("function"),
         library=_col("library").str.split("/").list.last(),

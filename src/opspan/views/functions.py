@@ -8,11 +8,11 @@ from dataclasses import replace
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.hardware_events import figures, is_ns, time_event
+from opspan.analysis.hardware_events import figures, is_ns
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.provenance import matched
-from opspan.analysis.samples import BROKEN, SEPARATOR, by_function, by_library, inside
+from opspan.analysis.samples import BROKEN, SEPARATOR, by_function, by_library, counted_event, inside
 from opspan.analysis.source_lines import eager_lines
 from opspan.printable import plural, printable
 from opspan.questions import Options, Question
@@ -92,7 +92,7 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
     sums, counts = parts["rows"].rows, parts["counts"].rows
     key = [name for name in ("function", "library", options.by) if name in sums.columns]
     key = list(dict.fromkeys(key))
-    event = _counted_event(counts)
+    event = counted_event(counts)
     own = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
     total = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum() or None
     numbers = [name for name in _NUMBERS if name in sums.columns]
@@ -106,15 +106,6 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
     table = table.join(_figures(sums, key), on=key, how="left", nulls_equal=True, maintain_order="left")
     order = "weight" if options.by not in _OF_STACKS else ["weight", "total_weight"]
     return table.sort(order, descending=True, maintain_order=True)
-
-
-def _counted_event(counts: pl.DataFrame) -> str | None:
-    """Returns the event whose samples are counted: the one that measures time or, without such an event, the one with
-    most samples. Null is the event of tools that do not name theirs."""
-    event = time_event(counts["event"].to_list())
-    if event is None and counts.height and not counts["event"].has_nulls():
-        event = counts.sort("samples", descending=True, maintain_order=True)["event"][0]
-    return event
 
 
 def _figures(sums: pl.DataFrame, key: list[str]) -> pl.DataFrame:
@@ -149,7 +140,7 @@ def _notes(parts: Parts, options: Options) -> list[str]:
         return ["This trace has no samples of the host's processors: nsys --sample=cpu, VTune and perf record them"]
     if not counts.height:
         return [f"None of the {plural(every, 'sample')} is {_asked(options)}"]
-    event = _counted_event(counts)
+    event = counted_event(counts)
     row = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String))).row(0, named=True)
     n = row["samples"]
     named = f" of the event {printable(event)}" if event is not None else ""
