@@ -11,6 +11,7 @@
         anywhere in the stack. A function that is in a stack several times counts once.
     functions_of(stacks) -> a row for each function of each stack.
     counted_event(counts) -> the event whose samples are counted.
+    is_short() -> whether a sample has only its innermost functions.
 
 A weight is added only to weights of the same `event`, because events count different things.
 """
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 SEPARATOR = ";"  # stands between the functions of a stack, and between their libraries
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
+SHORT = "only their innermost functions, because the tool did not record the whole stack, or could not"
 KINDS = ("op", "module", "range")
 _ADDRESS = r"^0x[0-9a-f]+$|^\[unknown\]$|^\?$"
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
@@ -107,6 +109,11 @@ def counted_event(counts: pl.DataFrame) -> str | None:
     if event is None and counts.height and not counts["event"].has_nulls():
         event = counts.sort("samples", descending=True, maintain_order=True)["event"][0]
     return event
+
+
+def is_short() -> pl.Expr:
+    stack = _col("stack").cast(pl.String)
+    return stack.str.contains(BROKEN, literal=True) | ~stack.str.contains(SEPARATOR, literal=True)
 
 
 def _frames(samples: pl.DataFrame) -> pl.DataFrame:
