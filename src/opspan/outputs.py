@@ -16,6 +16,9 @@ class Output(NamedTuple):
     is_folder: bool = False  # True if the output is a folder; it replaces nothing but a saved trace
     pattern: str = ""  # a file name that matches this pattern selects this output, whatever its suffix
 
+    # The module in views/ whose function `write_samples` writes the stacks of samples of processors, if there is one.
+    samples: str = ""
+
     # The tables whose rows the output can show ("marks" are listed separately from "ranges"). An empty tuple means all.
     shows: tuple[str, ...] = ()
 
@@ -49,11 +52,21 @@ OUTPUTS = (
         pattern="?*-hostname-?*.csv",
         shows=("ranges",),
     ),
-    Output("stacks", (".stacks",), "Python functions and ranges as stacks, with CPU time in ns, for flame graphs"),
+    Output(
+        "stacks",
+        (".stacks",),
+        "Python functions and ranges as stacks, with CPU time in ns, for flame graphs",
+        samples="sampled_stacks",
+    ),
     Output("device_stacks", (".device.stacks",), "the same with the kernels below them, and device time"),
-    Output("flame_graph", (".svg",), "flame graph of both, as a picture that needs no script"),
-    Output("speedscope", (".speedscope.json",), "for speedscope: the timeline of each thread and stream"),
-    Output("pprof", (".pb.gz",), "both as a profile for pprof, with counts"),
+    Output("flame_graph", (".svg",), "flame graph of both, as a picture that needs no script", samples="flame_graph"),
+    Output(
+        "speedscope",
+        (".speedscope.json",),
+        "for speedscope: the timeline of each thread and stream",
+        samples="speedscope",
+    ),
+    Output("pprof", (".pb.gz",), "both as a profile for pprof, with counts", samples="pprof"),
     Output("workbook", (".xlsx",), "Excel workbook with a sheet for each answer: ops, steps, idle, findings, ..."),
     Output("page", (".html",), "the page that `opspan report` writes"),
     Output("json_table", (".table.json",), "what `opspan table --format json` prints"),

@@ -235,7 +235,7 @@ class Trace(Tables):
 
         return baseline.save(self.analysed, Path(path))
 
-    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False, samples: bool = False) -> list[str]:
         """Writes the trace in the format that the suffix names, as `opspan export` does (docs/outputs.md).
 
         The formats are Chrome trace (.json, .json.gz), analysis database (.sqlite), flame graph (.svg), workbook
@@ -244,10 +244,12 @@ class Trace(Tables):
         Args:
             path: the file to write.
             overwrite: replace an existing file.
+            samples: write the stacks of samples of the host's processors, below the ranges that were open on their
+                threads. This works for .stacks, .svg, .speedscope.json and .pb.gz.
         """
         from opspan.views import export
 
-        return export(self.analysed, Path(path), overwrite=overwrite)
+        return export(self.analysed, Path(path), overwrite=overwrite, samples=samples)
 
     def report(
         self,

@@ -17,7 +17,7 @@ from builders.capture import Capture
 from opspan.errors import MissingPackage
 from opspan.tables import Metadata
 from opspan.trace import Trace
-from opspan.views import pprof
+from opspan.views import merged_stacks
 from readers.samples import samples
 from views.sources import capture, nsys
 
@@ -120,6 +120,23 @@ def test_real_traces(name: str, traces_dir: Path, go: Callable[..., str], tmp_pa
     check(go, opspan.load(traces_dir / name), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "types", "total"),
+    [
+        ("nsys/mpi_saxpy_2022.sqlite", "samples/count weight/count[dflt]", "5451"),
+        ("vtune/r010hs_tasks/r010hs", "samples/count CPU_CLK_UNHALTED.REF_TSC/count[dflt]", "1562000000"),
+        ("vtune/r000cc_2015", "samples/count cpu/nanoseconds[dflt]", "5437991959ns"),
+    ],
+)
+def test_pprof_reads_samples(
+    name: str, types: str, total: str, traces_dir: Path, go: Callable[..., str], tmp_path: Path
+) -> None:
+    opspan.load(traces_dir / name).export(tmp_path / "out.pb.gz", samples=True)
+
+    assert f"Samples:\n{types}\n" in go("-raw", tmp_path / "out.pb.gz")
+    assert f"Total samples = {total}" in go("-top", "-unit=ns", tmp_path / "out.pb.gz")
+
+
 def test_functions_of_python_have_a_file_and_a_line(go: Callable[..., str], tmp_path: Path) -> None:
     place = {"rank": 0, "pid": 1, "tid": 1}
     trace = made_of_functions([("train.py(12): step", 0, 50, place), ("<built-in function len>", 10, 20, place)])
@@ -146,7 +163,7 @@ def made_of_functions(rows: list[tuple[str, int, int, dict[str, int]]]) -> Trace
 def test_of_too_many_frames_the_stacks_that_take_most_are_there(
     go: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pprof, "MOST_FRAMES", 20)
+    monkeypatch.setattr(merged_stacks, "MOST_FRAMES", 20)
     made = Capture(pid=1)
     thread = made.thread(1)
     for number in range(30):

@@ -114,6 +114,18 @@ def test_every_source_is_what_speedscopes_schema_asks_for(what: str, schema: dic
         jsonschema.validate(broken, schema)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nsys/torch_lm_2025.sqlite", "vtune/r001hs_2013/r001hs"])
+def test_stacks_of_samples_are_what_speedscopes_schema_asks_for(
+    name: str, schema: dict[str, Any], traces_dir: Path, tmp_path: Path
+) -> None:
+    opspan.load(traces_dir / name).export(tmp_path / "out.speedscope.json", samples=True)
+
+    document = json.loads((tmp_path / "out.speedscope.json").read_text())
+    jsonschema.validate(document, schema)
+    assert document["profiles"]
+
+
 @pytest.mark.parametrize("make", [nsys, capture])
 def test_made_traces(make: Any, tmp_path: Path) -> None:
     found = check(opspan.load(make(tmp_path / "source")), tmp_path / "out.speedscope.json")

@@ -14,6 +14,8 @@
     of_time(samples) -> the samples whose event measures time.
     counted_event(counts) -> the event whose samples are counted.
     figures_of(sums, key) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
+    functions_of(stacks) -> a row for each function of each stack.
+    is_short() -> whether a sample has only its innermost functions.
     innermost_functions(samples) -> the name of the innermost function of each sample; null if it is not known.
 
 A weight is added only to weights of the same `event`, because events count different things.
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 SEPARATOR = ";"  # stands between the functions of a stack, and between their libraries
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
+SHORT = "only their innermost functions, because the tool did not record the whole stack, or could not"
 OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
 KINDS = ("op", "module", "range")
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
@@ -218,7 +221,27 @@ def _split(stacks: pl.DataFrame, deepest: int) -> pl.DataFrame:
     )
     nothing = _col("function").list.eval(pl.lit(None, dtype=pl.String))
     frames = lists.with_columns(_col("library").fill_null(nothing)).explode("function", "library")
-    frames = frames.filter(_col("function").fill_null("") != BROKEN)
+    return _named(frames.filter(_col("function").fill_null("") != BROKEN))
+
+
+def functions_of(stacks: pl.DataFrame) -> pl.DataFrame:
+    """Returns a row for each function of each stack, the outermost first. The columns function and library replace
+    stack and libraries. The row of an unknown stack has no function."""
+    columns = {"function": "stack", "library": "libraries"}
+    lists = (_col(of).cast(pl.String).str.split(SEPARATOR).alias(name) for name, of in columns.items())
+    texts = stacks.with_columns(lists).drop(columns.values())
+    # Files that were damaged may have fewer libraries than functions.
+    is_paired = _col("function").list.len() == _col("library").list.len()
+    library = pl.when(is_paired).then("library").otherwise(_col("function").list.eval(pl.lit(None, dtype=pl.String)))
+    return _named(texts.with_columns(library=library).explode("function", "library"))
+
+
+def is_short() -> pl.Expr:
+    stack = _col("stack").cast(pl.String)
+    return stack.str.contains(BROKEN, literal=True) | ~stack.str.contains(SEPARATOR, literal=True)
+
+
+def _named(frames: pl.DataFrame) -> pl.DataFrame:
     return frames.with_columns(
         function=pl.when(_col("function").str.contains(_NO_NAME)).then(pl.lit(UNRESOLVED)).otherwise("function"),
         library=_col("library").str.split("/").list.last(),

@@ -21,7 +21,7 @@ from opspan.views.contents import holds, parts
 from opspan.views.stacks import tree, write_stacks
 
 _col = pl.col
-_NO_RANGE = "(in no range)"
+NO_RANGE = "(in no range)"
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth")
 
 
@@ -59,7 +59,7 @@ def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     )
     lone = work.filter(_col("parent").is_null()).select("rank", "pid").unique(maintain_order=True)
     lone = lone.with_columns(
-        name=pl.lit(_NO_RANGE, dtype=pl.Categorical),
+        name=pl.lit(NO_RANGE, dtype=pl.Categorical),
         depth=pl.lit(0, dtype=ROW_NUMBER),
         weight=pl.lit(0, dtype=pl.Int64),
     ).with_row_index("place", offset=rows.height)

@@ -13,14 +13,14 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.provenance import matched
 from opspan.analysis.samples import (
-    BROKEN,
     FEW,
-    SEPARATOR,
+    SHORT,
     by_function,
     by_library,
     counted_event,
     figures_of,
     inside,
+    is_short,
     left_out,
 )
 from opspan.analysis.source_lines import eager_lines
@@ -66,13 +66,11 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     samples = _counted(analysis, options)
     rows = _by_stack(samples, options.by) if options.by in _OF_STACKS else _by_place(analysis, samples, options.by)
     key = ("function", "library") if options.by == "function" else (options.by,)
-    stack = _col("stack").cast(pl.String)
-    is_short = stack.str.contains(BROKEN, literal=True) | ~stack.str.contains(SEPARATOR, literal=True)
     counts = samples.group_by("event").agg(
         samples=pl.len().cast(pl.Int64),
         weight=_col("weight").fill_null(0).sum(),
         in_ranges=_col("range").count().cast(pl.Int64),
-        short=is_short.sum().cast(pl.Int64),
+        short=is_short().sum().cast(pl.Int64),
     )
     every = pl.DataFrame({"samples": [analysis.tables.samples.height]}, schema={"samples": pl.Int64})
     rows, counts = (frame.with_columns(_col("event").cast(pl.String)) for frame in (rows, counts))
@@ -165,8 +163,7 @@ def _notes(parts: Parts, options: Options) -> list[str]:
     notes = [f"{text}; a share of 10 % is right to within {100 * math.sqrt(0.09 / n):.1f} points, at one sigma"]
     if row["short"] and options.by in _OF_STACKS:
         notes.append(
-            f"{100 * row['short'] / n:.1f} % of the samples have only their innermost functions, because the tool did "
-            "not record the whole stack, or could not: totals of outer functions are too small"
+            f"{100 * row['short'] / n:.1f} % of the samples have {SHORT}: totals of outer functions are too small"
         )
     if lost := int(parts["left out"].rows["functions"].sum()):
         notes.append(

@@ -1,6 +1,7 @@
 """Merges the stacks of the outputs .stacks and .device.stacks into one tree. Each stack occurs once, with its
 host time, device time and count.
 
+    bounded(stacks, order, sums) -> the stacks that a file has room for
     stack_tree(trace, only=None) -> StackTree
         stacks   columns: stack, parent (the stack around it), root, level, frame, kind, count, host_ns, device_ns
         roots    a row for each thread, which is the root of its stacks
@@ -12,6 +13,7 @@ kept frame around them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -24,7 +26,9 @@ from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
 from opspan.views.stacks import NO_FUNCTIONS, has_functions, stack_rows, tree
 
-_PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
+PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
+MOST_FRAMES = 5_000_000  # maximum number of frames in all stacks of a file together
+SMALLER = "(stacks that take less)"
 _SUMS = [
     pl.col("kind").first(),
     pl.col("count").sum(),
@@ -44,10 +48,9 @@ class StackTree:
 def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
     """Returns the stacks of an attributed trace (`Analysis.attributed`)."""
     rows = tree(trace)
-    is_function = pl.int_range(pl.len()) < trace.functions.height
-    kind = _col("kind").cast(pl.String).fill_null("unknown")
-    kind = pl.when(is_function).then(pl.lit(FUNCTION)).otherwise(kind).cast(pl.Categorical)
-    rows = rows.select(*_PLACE, kind=kind, host_ns=_col("self_ns").fill_null(0), weight=pl.lit(0, dtype=pl.Int64))
+    rows = rows.select(
+        *PLACE, kind=kinds(trace), host_ns=_col("self_ns").fill_null(0), weight=pl.lit(0, dtype=pl.Int64)
+    )
     rows = with_work(trace, rows).rename({"weight": "device_ns"}).with_columns(_col("host_ns").fill_null(0))
     # A row called (in no range) has no kind, and is not counted.
     in_tree = stack_rows(trace, rows.with_columns(count=_col("kind").is_not_null().cast(pl.Int64)))
@@ -58,6 +61,28 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
     stacks = pl.concat(by_level) if by_level else _empty(shown)
     no_functions = only is None and not has_functions(trace) and trace.ranges.height and stacks["host_ns"].sum()
     return StackTree(stacks, in_tree.roots, [*in_tree.left_out, *([NO_FUNCTIONS] if no_functions else [])])
+
+
+def kinds(trace: Tables) -> pl.Expr:
+    """Returns the kind of each row of `tree(trace)`, which is never null."""
+    is_function = pl.int_range(pl.len()) < trace.functions.height
+    kind = _col("kind").cast(pl.String).fill_null("unknown")
+    return pl.when(is_function).then(pl.lit(FUNCTION)).otherwise(kind).cast(pl.Categorical)
+
+
+def bounded(stacks: pl.DataFrame, order: Sequence[str], sums: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the stacks to write, and the tree of all stacks. If there are too many stacks, those with the largest
+    values in the columns `order` are written. For each thread, the other stacks are merged into one extra stack with
+    their `sums`, which is also in the tree."""
+    frames = _col("level").cast(pl.Int64) + 1
+    if stacks.select(frames.sum()).item() <= MOST_FRAMES:
+        return stacks, stacks
+    ordered = stacks.sort(pl.sum_horizontal(order), descending=True, maintain_order=True)
+    is_kept = ordered.select(frames.cum_sum() <= MOST_FRAMES).to_series()
+    rest = ordered.filter(~is_kept).group_by("root", maintain_order=True).agg(_col(sums).sum())
+    rest = rest.with_row_index("stack", offset=stacks.height).with_columns(frame=pl.lit(SMALLER))
+    tree = pl.concat([stacks, rest], how="diagonal_relaxed")
+    return pl.concat([ordered.filter(is_kept), tree.slice(stacks.height)]), tree
 
 
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:

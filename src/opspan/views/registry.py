@@ -48,33 +48,51 @@ def export(
     out: Path,
     *,
     overwrite: bool = False,
+    samples: bool = False,
     name: str | None = None,
     write: Callable[[Analysis, Path], list[str]] | None = None,
 ) -> list[str]:
     """Writes the trace to `out`. The name of `out` selects the output, unless `name` names one. Returns a sentence for
-    each thing that the format cannot hold. If the output needs more than the trace, pass a function `write`. It is
-    called instead of the function `write` in the output's module."""
+    each thing that the format cannot hold. With `samples`, writes the stacks of samples of processors. If the output
+    needs more than the trace, pass a function `write`. It is called instead of the function in the output's module."""
     output = output_for(out) if name is None else _named(name)
     sources = [recorded_file(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
+    if samples:
+        _check_shows_samples(out, output)
+        if not analysis.tables.samples.height:
+            raise UsageError(f"the trace has no samples of the host's processors, so {path_text(out)} cannot show them")
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
-            write = write or import_module(f"opspan.views.{output.name}").write
+            if write is None:
+                module = import_module(f"opspan.views.{output.samples if samples else output.name}")
+                write = module.write_samples if samples else module.write
             left_out: list[str] = write(analysis, unfinished)
     except FileExistsError as error:  # another program made the file after the check
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise WriteError(f"cannot write {path_text(out)}: {why}") from error
-    if output.shows and not parts(analysis.tables).keys() & set(output.shows):
+    if not samples and output.shows and not parts(analysis.tables).keys() & set(output.shows):
         left_out = [nothing_in(analysis.tables, out.name, output.shows)]
     return left_out
 
 
-def check_output(out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
+def check_output(out: Path, sources: Sequence[File], *, overwrite: bool, samples: bool = False) -> None:
     """Raises WriteError if `out` must not be written. A file that the trace was read from is never replaced, even with
-    `overwrite`."""
-    _check(out, sources, output_for(out), overwrite=overwrite)
+    `overwrite`. Raises UsageError if `samples` is asked for, but the output does not show them."""
+    output = output_for(out)
+    if samples:
+        _check_shows_samples(out, output)
+    _check(out, sources, output, overwrite=overwrite)
+
+
+def _check_shows_samples(out: Path, output: Output) -> None:
+    if not output.samples:
+        suffixes = [suffix for other in outputs.OUTPUTS if other.samples for suffix in other.suffixes]
+        raise UsageError(
+            f"stacks of samples cannot be written to {path_text(out)}; expected one of {', '.join(suffixes)}"
+        )
 
 
 def check_named(name: str, out: Path, sources: Sequence[File], *, overwrite: bool) -> None:

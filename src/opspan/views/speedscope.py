@@ -5,12 +5,17 @@
 A profile is a list of events: frames open and close, and must nest. So ranges that overlap are in extra profiles beside
 the profile of their thread. Each profile covers the whole trace, with times in nanoseconds since the trace began. The
 format is https://www.speedscope.app/file-format-schema.json.
+
+`write_samples` writes the stacks of samples of processors instead. A profile of this kind has a list of stacks and
+their weights, without times:
+
+    {"type":"sampled","samples":[[0,3,7],[0,3]],"weights":[12000,500],...}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,8 +31,10 @@ from opspan.views import pieces
 from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.contents import nothing_in, parts
 from opspan.views.lanes import columns_to_nest, lanes
+from opspan.views.merged_stacks import SMALLER, bounded
 from opspan.views.names import frame_name, python_file, python_line
 from opspan.views.pieces import Piece
+from opspan.views.sampled_stacks import sampled_stacks
 from opspan.views.stacks import tree
 
 MOST_SPANS = 1_000_000  # a browser can still show a file of this size; each span has two events of about 30 bytes
@@ -35,6 +42,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _BATCH = 50_000
 _TRACK = ["process", "thread", "lane"]
 _col = pl.col
+_Makers = Sequence[Callable[[], Piece]]  # each returns a piece of the file
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
@@ -57,10 +65,49 @@ def write(analysis: Analysis, path: Path) -> list[str]:
         )
     names = spans["name"].unique(maintain_order=True).to_frame().with_row_index("frame")
     spans = spans.join(names, on="name", how="left", nulls_equal=True, maintain_order="left")
-    pieces.write(path, _pieces(spans, tracks, names))
+    pieces.write(path, _pieces(names, tracks["len"].arg_max() or 0, _evented(spans, tracks)))
     if not spans.height:
         return [nothing_in(trace, path.name, ("ranges", "functions", "kernels and copies"))]
     return [*notes, *_left_out(trace)]
+
+
+def write_samples(analysis: Analysis, path: Path) -> list[str]:
+    sampled = sampled_stacks(analysis)
+    stacks = sampled.stacks()
+    shown, tree = bounded(stacks, ["weight"], ["weight"])
+    left_out = stacks.height - shown["stack"].is_in(stacks["stack"].implode()).sum()
+    names = tree.select(name=_col("frame").unique(maintain_order=True)).with_row_index("number")
+    tree = tree.join(names, left_on="frame", right_on="name", how="left", maintain_order="left")
+    weights = shown.filter(_col("weight") > 0).group_by("root").agg("stack", "weight", total=_col("weight").sum())
+    threads = sampled.roots.join(weights, on="root", maintain_order="left")
+    makers = _sampled(threads, tree, "nanoseconds" if sampled.is_ns else "none")
+    pieces.write(path, _pieces(names, threads["total"].arg_max() or 0, makers))
+    notes = [*sampled.unit_notes, *sampled.left_out]
+    if not left_out:
+        return notes
+    smaller = f"{left_out:,} stacks of less weight than the others are one for each thread: {SMALLER}"
+    return [smaller, *notes]
+
+
+def _sampled(threads: pl.DataFrame, tree: pl.DataFrame, unit: str) -> Iterator[_Makers]:
+    frame, around = tree["number"].to_list(), tree["parent"].to_list()
+
+    def path(stack: int | None) -> str:
+        numbers = []
+        while stack is not None:
+            numbers.append(frame[stack])
+            stack = around[stack]
+        return f"[{','.join(map(str, reversed(numbers)))}]"
+
+    columns = ("process", "thread", "stack", "weight", "total")
+    for process, thread, stacks, weights, total in threads.select(columns).iter_rows():
+        name = f"{process}, {thread}"
+        about = {"type": "sampled", "name": name, "unit": unit, "startValue": 0, "endValue": total}
+        yield [
+            f'{json.dumps(about)[:-1]}, "samples": [\n'.encode,
+            ",\n".join(map(path, stacks)).encode,
+            f'\n], "weights": {json.dumps(weights)}}}'.encode,
+        ]
 
 
 def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -102,21 +149,27 @@ def _left_out(trace: Tables) -> list[str]:
     return [f"speedscope shows spans only: {', '.join(others)} are not in it; .json has them"] if others else []
 
 
-def _pieces(spans: pl.DataFrame, tracks: pl.DataFrame, names: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
+def _evented(spans: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[_Makers]:
     begin, end = spans.select(_col("start_ns").min().fill_null(0), _col("end_ns").max().fill_null(0)).row(0)
-    head = {"$schema": _SCHEMA, "exporter": "opspan", "activeProfileIndex": tracks["len"].arg_max() or 0}
+    of_track = spans.partition_by("track", as_dict=True)
+    for number, _, title in tracks.iter_rows():
+        about = {"type": "evented", "name": title, "unit": "nanoseconds", "startValue": 0, "endValue": end - begin}
+        # There are none if all spans of the track were left out.
+        own = of_track.pop((number,), spans.clear())
+        yield [f'{json.dumps(about)[:-1]}, "events": [\n'.encode, *_items(_events(own, begin)), b"\n]}".__bytes__]
+
+
+def _pieces(names: pl.DataFrame, active: int, profiles: Iterable[_Makers]) -> Iterator[Callable[[], Piece]]:
+    """Yields a function for each piece of the file. `names` has the frames, and `active` is the profile that speedscope
+    shows first."""
+    head = {"$schema": _SCHEMA, "exporter": "opspan", "activeProfileIndex": active}
     yield (json.dumps(head)[:-1] + ', "shared": {"frames": [\n').encode
     yield from _items(names.select("name", file=python_file(_col("name")), line=python_line(_col("name"))))
     yield b'\n]}, "profiles": [\n'.__bytes__
-    of_track = spans.partition_by("track", as_dict=True)
-    comma = ""
-    for number, _, title in tracks.iter_rows():
-        about = {"type": "evented", "name": title, "unit": "nanoseconds", "startValue": 0, "endValue": end - begin}
-        yield (f'{comma}{json.dumps(about)[:-1]}, "events": [\n').encode
-        if (number,) in of_track:  # false if all spans of the track were left out
-            yield from _items(_events(of_track.pop((number,)), begin))
-        yield b"\n]}".__bytes__
-        comma = ",\n"
+    for number, makers in enumerate(profiles):
+        if number:
+            yield b",\n".__bytes__
+        yield from makers
     yield b"\n]}\n".__bytes__
 
 

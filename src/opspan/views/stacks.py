@@ -10,7 +10,7 @@ was made from. Its time is divided among these lines (line_stacks.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -60,12 +60,23 @@ def has_functions(trace: Tables) -> bool:
 class StackRows:
     """The rows of a tree in the form that analysis/stacks.py needs, and the process and thread of each root."""
 
-    rows: pl.DataFrame  # kernels of compiled code are below their source lines
+    rows: pl.DataFrame
     roots: pl.DataFrame  # columns: root, rank, pid, tid, process, thread
     left_out: list[str]  # sentences on what was left out
 
 
 def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
+    """Returns the rows of the tree `rows`. The kernels of compiled code are below their source lines."""
+    in_tree, lines = with_calls(trace, rows)
+    if lines is None:
+        return in_tree
+    below = lines.below(in_tree.rows, [name for name in _TIMES if name in in_tree.rows.columns])
+    return replace(in_tree, rows=below)
+
+
+def with_calls(trace: Tables, rows: pl.DataFrame) -> tuple[StackRows, LineStacks | None]:
+    """Returns the rows of the tree `rows` before kernels of compiled code are put below their source lines. If the
+    trace knows such lines, returns them, too, and the rows have the column `call` that `LineStacks.below` needs."""
     lines = None if trace.provenance.is_empty() else LineStacks(trace)
     if lines is not None:
         rows = rows.with_columns(lines.calls(rows))
@@ -84,20 +95,21 @@ def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
         notes.append(f"{async_rows.len() - functions:,} async ranges are in no stack and were left out")
     if deep := in_tree.height - shown.height:
         notes.append(f"{deep:,} ranges are inside {DEEPEST} others or more and were left out")
-    in_stacks = with_roots.with_columns(frame=frame_name())
-    if lines is not None:
-        in_stacks = lines.below(in_stacks, [name for name in _TIMES if name in in_stacks.columns])
-    return StackRows(in_stacks, roots, notes)
+    return StackRows(with_roots.with_columns(frame=frame_name()), roots, notes), lines
 
 
 def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
     """Writes the stacks of the tree `rows`, which has a column `weight`. Returns sentences on what is left out."""
     in_tree = stack_rows(trace, rows.select(*_USED, *(["work"] if "work" in rows.columns else [])))
-    roots = in_tree.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
-    with path.open("w", encoding="utf-8") as file:
-        for lines in collapse(in_tree.rows, roots):
-            for start in range(0, lines.len(), _BATCH):
-                file.write("\n".join(lines.slice(start, _BATCH).to_list()) + "\n")
+    write_lines(in_tree.rows, in_tree.roots, path)
     if not has_functions(trace) and trace.ranges.height and in_tree.rows["weight"].sum():
         return [*in_tree.left_out, NO_FUNCTIONS]
     return in_tree.left_out
+
+
+def write_lines(rows: pl.DataFrame, roots: pl.DataFrame, path: Path) -> None:
+    around = roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
+    with path.open("w", encoding="utf-8") as file:
+        for lines in collapse(rows, around):
+            for start in range(0, lines.len(), _BATCH):
+                file.write("\n".join(lines.slice(start, _BATCH).to_list()) + "\n")
