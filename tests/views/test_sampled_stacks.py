@@ -26,7 +26,7 @@ from opspan.tables import Metadata
 from opspan.trace import Trace
 from opspan.views import merged_stacks
 
-ADDRESS = re.compile(r"0x[0-9a-f]+|\[unknown\]|\?")
+ADDRESS = re.compile(r"0x[0-9a-f]+|\[unknown\]|\?|")  # what stands for a function without a name
 OUTPUTS = ("svg", "stacks", "speedscope.json", "pb.gz")
 FILES = (
     "nsys/torch_lm_2025.sqlite",
@@ -96,9 +96,7 @@ def frames_of(row: dict[str, Any]) -> list[str]:
     libraries = (row["libraries"] or "").split(";")
     libraries = [path.rpartition("/")[2] for path in libraries] if len(libraries) == len(names) else [""] * len(names)
     return [
-        (f"(unresolved) in {library}" if library else "(unresolved)")
-        if ADDRESS.fullmatch(name)
-        else name or "(no name)"
+        (f"(unresolved) in {library}" if library else "(unresolved)") if ADDRESS.fullmatch(name) else name
         for name, library in zip(names, libraries, strict=True)
     ]
 
@@ -329,7 +327,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     for suffix in OUTPUTS:
         trace.export(tmp_path / f"out.{suffix}", samples=True)
 
-    assert lines(tmp_path / "out.stacks") == {("(in no range)", "<b>&____"[:-1], "(no name)"): 1}
+    assert lines(tmp_path / "out.stacks") == {("(in no range)", "<b>&____"[:-1], "(unresolved)"): 1}
     assert r"<b>&\u202e\n\x1b" in "".join(ET.parse(tmp_path / "out.svg").getroot().itertext())
 
 
