@@ -61,7 +61,70 @@ def pausing(ns: int, busy: str = "", longer: int = 0, steps: range = range(10)) 
     return made
 
 
+def apart(ns: int, *, busy: str = "") -> Made:
+    """Steps of 10 ms with a hundred ops, and time without an op after each of them."""
+    made = Made(longer=dict.fromkeys(range(10), 10 * MS - STEP))
+    for number in range(100):
+        made.range("aten::mm", number * MS // 10, MS // 10 - ns)
+    if busy == "kernel":
+        made.work("gemm", 0, 1)
+    elif busy:
+        made.range(busy, 0, 10 * MS, kind="op" if busy.startswith("aten") else "user", tid=2)
+    return made
+
+
+def small(calls: int, ns: int = 4_000, threads: int = 1) -> Made:
+    """Steps of a millisecond: on each thread an op with small ones in it, one every 5 us."""
+    made = Made(longer=dict.fromkeys(range(10), MS - STEP))
+    for tid in range(1, threads + 1):
+        made.range("aten::outer", 0, MS, tid=tid)
+        for number in range(calls):
+            made.range("aten::view", number * 5_000, ns, tid=tid)
+    return made
+
+
 CASES = [
+    Case(
+        "between-ops",
+        lambda: apart(20_000),
+        20 * MS,
+        0.2,
+        {"outside_ns": 20 * MS, "outside_share": 0.2, "pauses": 1000, "most_ns": MS // 2},
+        {
+            "19.9%": lambda: apart(19_900),
+            "longer pauses": lambda: pausing(6 * MS),
+            "a device is there": lambda: apart(20_000, busy="kernel"),
+            "another thread is in an op": lambda: apart(20_000, busy="aten::mul"),
+            "data is loaded": lambda: apart(20_000, busy="enumerate(DataLoader)#_SingleProcess.__next__"),
+            "no ops are in the file": lambda: Made().range("enumerate(DataLoader)#x", 0, 100, kind="user"),
+        },
+        steps=FIRST,
+        ranges=[(MS // 10 * number - 20_000, MS // 10 * number) for number in range(1, 11)],
+    ),
+    Case(
+        "small-ops",
+        lambda: small(38),
+        None,
+        None,
+        {
+            "small_ns": 10 * 38 * 4_000,
+            "small_share": 0.152,
+            "calls": 380,
+            "all_calls": 390,
+            "self_ns": 4_000,
+            "least_ns": 5_000,
+        },
+        {
+            "14.8%": lambda: small(37),
+            "5 us": lambda: small(50, 5_000),
+            "a device is there": lambda: small(50).work("gemm", 0, 1),
+            "on several threads": lambda: small(30, threads=2),
+        },
+        ops=("aten::view",),
+        steps=FIRST,
+        ranges=[(5_000 * number, 5_000 * number + 4_000) for number in range(10)],
+        words={"op": "aten::view"},
+    ),
     Case(
         "host-outside-ops",
         lambda: pausing(2 * MS),
@@ -167,6 +230,26 @@ def test_a_pause_is_an_outlier_and_counts_for_no_rule_but_that_of_what_the_profi
     found = {name: one.evidence.at_stake_ns for name, one in made.findings().items() if one.share is not None}
     # But for the collective: nobody knows whether it waited for another rank.
     assert found == {"step-outliers": pytest.approx(8 * STEP, abs=50), "profiler-overhead": 1000}
+
+
+@pytest.mark.parametrize("rule", ["host-outside-ops", "between-ops"])
+def test_samples_name_the_functions_between_ops(rule: str) -> None:
+    def sampled(count: int) -> Made:
+        made, at = (pausing(2 * MS), 4 * MS) if rule == "host-outside-ops" else (apart(20_000), 90_000)
+        made.sample("main;dumps", at, count, [0], libraries="/bin/python;/lib/json.so").sample("main;few", at, 29, [0])
+        made.sample("main;0x7f01", at, 90, [0], libraries="/bin/python;/lib/json.so")
+        # In an op, and on a thread that runs none.
+        return made.sample("main;gemm", at - 2 * MS if at > MS else at - MS // 50, 99, [0]).sample(
+            "spin", at, 99, [0], tid=2
+        )
+
+    finding = sampled(30).findings()[rule]
+    assert finding.evidence.words["functions"] == "dumps (json.so)"
+    assert finding.template.endswith("in these pauses: {functions}")
+    assert finding.template.startswith(finding.rule.sentence)
+    few = sampled(29).findings()[rule]
+    assert "functions" not in few.evidence.words
+    assert few.template == few.rule.sentence
 
 
 @pytest.mark.parametrize(("kind", "name"), [("module", "Late"), ("backward", "LateBackward"), ("user", "log")])
