@@ -18,7 +18,7 @@ from emit.running import opspan as command
 from opspan.questions import Options
 from opspan.text_columns import Layout
 from opspan.trace import Trace
-from opspan.views.op_table import SAMPLED
+from opspan.views.fields import SAMPLED
 from opspan.views.table import table_of
 
 PLACE = {"rank": 0, "pid": 1}

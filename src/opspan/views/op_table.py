@@ -20,6 +20,7 @@ from opspan.events.table import Facts, TableOptions, filled, render, totals_of
 from opspan.events.texts import Microseconds, shown_name
 from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, fitted
+from opspan.views.fields import SAMPLED
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
@@ -67,7 +68,6 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
-SAMPLED = ("samples", "sampled_cpu_ns", "ipc")  # columns of the table by name, if the trace has samples of processors
 # Only the printed table needs this column: like torch's table, it shows no share of the total for async rows.
 HIDDEN = "is_async"
 

@@ -13,8 +13,7 @@ from opspan.events.event_frames import EventFrames
 from opspan.events.kinds import is_user
 from opspan.events.texts import shown_name
 from opspan.text_columns import TextColumn
-from opspan.views.fields import time_text
-from opspan.views.op_table import SAMPLED
+from opspan.views.fields import SAMPLED, time_text
 
 _RANK = 10  # higher than the ranks of the other columns of the table, so these columns are dropped first
 _col = pl.col
