@@ -1,4 +1,5 @@
-"""Calls a function once for all equal ops with one of the given names. Finds ranges inside or around other ranges."""
+"""Calls a function for the ops that have one of the given names: once for each group of equal ops.
+Also finds ranges inside or around other ranges."""
 
 from __future__ import annotations
 

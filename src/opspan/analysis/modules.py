@@ -15,8 +15,8 @@ A module is recognised by:
 
 Kernels of torch.compile, and ops inside a compiled graph, have the module that torch.compile logged; recordings with
 compiled=True have this log. An op of a replayed CUDA graph has the module that was recorded at its capture, else the
-module of the range around the op. A range inside a backward belongs to the module of its forward op. Ranges must be
-nested first. Call `autograd` first if ranges in the backward should have modules.
+module of the range around the op. A range inside a backward belongs to the module of its forward op. Call `nest`
+first, and also `autograd` if ranges in the backward should have modules.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def modules_of(trace: Tables) -> pl.DataFrame:
 
 
 def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Adds the modules. `calls` is the table `functions`, if the ranges have a column `function`."""
+    """Adds the column `module` to the ranges. `calls` is the table `functions`. It is used only if the ranges have a
+    column `function`."""
     own = _own(ranges)
     around = nearest(ranges, own.is_not_null())
     module = own.gather(around)

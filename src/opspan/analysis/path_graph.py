@@ -176,8 +176,8 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pieces of work on devices whose end is later than their start, in order of start. `stream` numbers
-    the distinct streams of all processes from 0."""
+    """Returns the work on devices, in order of start. Leaves out work that does not end later than it starts. The
+    column `stream` has a number, counted from 0, for each distinct stream of each process."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))

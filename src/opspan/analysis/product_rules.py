@@ -321,8 +321,8 @@ def _marlin(sizes: Sizes, values: Values) -> int:
 
 
 def _experts(sizes: Sizes, _: Values) -> int:
-    """Counts a mixture of experts. The arguments are tokens [T, H], the weights of both layers ([E, N, H] and [E, H,
-    I]), the routing weights of the chosen experts, and the chosen experts [T, k]."""
+    """Counts the operations of a mixture of experts. The arguments are tokens [T, H], the weights of both layers
+    ([E, N, H] and [E, H, I]), the routing weights of the chosen experts, and the chosen experts [T, k]."""
     tokens, first, second, _, chosen = sizes[:5]
     width = second[1]
     if any(len(size) == 1 and size[0] > first[0] for size in sizes[5:]):

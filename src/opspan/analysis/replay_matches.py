@@ -105,7 +105,7 @@ class Fits(NamedTuple):
 
     places: tuple[int, ...]
     sized: tuple[int, ...]  # the places that were captured for the replay's batch size; all places if it is unknown
-    runs: int  # how many places have the names of the replay's work
+    runs: int  # at how many places a series of launches begins that has the same names as the replay's work
     is_named: bool  # whether names were compared, and no place was left out
 
 

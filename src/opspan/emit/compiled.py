@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def compiling() -> bool:
-    """Returns whether torch.compile traces this code. All our functions that user code calls ask this first, so
-    torch.compile never traces the rest of them."""
+    """Returns whether torch.compile traces this code. Each of our functions that user code calls asks this
+    first, so torch.compile never traces the rest of that function."""
     return False
 
 

@@ -207,7 +207,7 @@ class Session:
         """Notes the end of a step. Only recordings do so."""
 
     def _discard(self) -> None:
-        """Deletes a recording's files, for instance after entering has failed."""
+        """Deletes a recording's files, for instance if the session could not be entered."""
 
     def _free(self) -> Sink | None:
         return next((sink for sink in self._sinks if sink.number not in active), None)

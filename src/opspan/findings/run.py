@@ -248,7 +248,7 @@ class Run:
         return self.ranges["name"].unique().drop_nulls()
 
     def ranges_named(self, pattern: str) -> pl.DataFrame:
-        """Returns the ranges whose names match the pattern. Matches each distinct name once."""
+        """Returns the ranges whose names match the pattern. To save time, tests each distinct name only once."""
         chosen = self._names.filter(self._names.cast(pl.String).str.contains(pattern))
         return self.ranges.filter(_col("name").is_in(chosen.implode())) if len(chosen) else self.ranges.clear()
 

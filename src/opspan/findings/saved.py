@@ -116,8 +116,8 @@ def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits with a `factor` that keeps only the time of the calls themselves, without the time in which a
-    device of the process worked."""
+    """Returns the waits with a column `factor`: the share of a wait's time in which no device of the process worked. A
+    wait multiplied by its factor has only the time of the call itself."""
     busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
     return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
 

@@ -5,7 +5,7 @@ reads back (readers/kineto/exported.py). If torch.profiler has a key for a colum
      "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
 
 The first key of each dict below (`range`, `call`, ...) says to which table an event belongs. Its value is the id of the
-event's row; in the table memory, which has no ids, it is the number of the row.
+event's row. Rows of the table `memory` have no ids, so there the value is the number of the row.
 """
 
 from __future__ import annotations

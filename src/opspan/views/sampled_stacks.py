@@ -125,8 +125,8 @@ def _with_places(trace: Tables, samples: pl.DataFrame) -> tuple[pl.DataFrame, pl
 
 def _merged(rows: pl.DataFrame, samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Merges equal rows of the tree, and then the equal stacks in each of them. Samples without a stack are added to
-    the rows that they are in. The second frame has the other stacks: stack, libraries, parent (a row of the first
-    frame), samples and weight."""
+    the rows that they are in. Returns the rows of the tree, and
+    the stacks of the other samples: stack, libraries, parent (a row of the tree), samples and weight."""
     keys = [name for name in ("frame", "kind", "call") if name in rows.columns]
     merged = pl.concat(levels(rows, [_col("row")], keys))
     node = merged.select("row", parent="stack").explode("row")

@@ -71,8 +71,8 @@ def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]
 
 
 def _least_ns(sums: pl.DataFrame) -> int:
-    """Returns the largest time of a component (processes that share collectives). The time of a component is the least
-    `ns` of its processes, because each of them takes at least that time."""
+    """Returns the time of the component with the largest time. A component is the processes that share collectives. Its
+    time is the least `ns` of its processes, because each of them takes at least that time."""
     return int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ def read(profile: Profile) -> pl.DataFrame:
     ends = pl.when(~kind.is_in(WITHOUT_END).fill_null(value=False) | (pl.col("start") == 0)).then("end")
     frame = in_time(frame.with_columns(ends.alias("end")), tables.UNIFIED, profile.issues)
     known = frame.filter(kind.is_in(list(NAMES)))
-    # The table `memory` has no events for thrashing, throttling and remote maps.
+    # Thrashing, throttling and remote maps are left out: the table `memory` has no kinds of events for them.
     profile.issues.add("skipped_tables", frame.height - known.height, f"{tables.UNIFIED}, other kinds of counters")
     is_transfer = kind.is_in(TRANSFERS)
     return known.select(

@@ -50,8 +50,8 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Merges the frames that were not kept: one frame inside each kept frame, and one for the roots that were not
-    kept."""
+    """Merges the frames that were not kept into one frame inside each kept frame, and into one frame for the roots that
+    were not kept."""
     lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))
