@@ -14,8 +14,10 @@ import pytest
 
 import opspan
 from builders import nsys
-from opspan.analysis.samples import BROKEN, by_function, by_library
+from opspan.analysis import samples as samples_module
+from opspan.analysis.samples import BROKEN, by_function, by_library, left_out
 from opspan.errors import UsageError
+from opspan.questions import Options, question
 
 PID, THREADS = 100, (100, 101)
 NAMES = ("main", "run", "leaf", "step", "0x7f00", "std::less<a;b>", BROKEN)
@@ -172,3 +174,34 @@ def test_the_sums_of_a_real_file_are_those_of_its_sql(traces_dir: Path, name: st
     assert {pair: count for pair, count in found.items() if pair[0] != "(unresolved)"} == known
     unresolved = sum(count for pair, count in found.items() if pair[0] == "(unresolved)")
     assert unresolved == sum(expected[pair] for pair in nameless)
+
+
+def test_stacks_are_summed_in_parts(made: opspan.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = by_function(made.samples), by_library(made.samples)
+    for frames in (4, 17):  # a stack has up to 4 functions
+        monkeypatch.setattr(samples_module, "_FRAMES_AT_ONCE", frames)
+        for rows, at_once in zip((by_function(made.samples), by_library(made.samples)), expected, strict=True):
+            assert rows.sort(pl.all()).equals(at_once.sort(pl.all()))
+
+
+@pytest.mark.parametrize("limit", ["MOST_FRAMES", "_FRAMES_AT_ONCE"])
+@pytest.mark.parametrize("deepest", [1, 2, 3, 4])
+def test_outer_functions_of_too_large_stacks_are_left_out(
+    limit: str, deepest: int, made: opspan.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = made.samples
+    inner = samples.with_columns(
+        pl.col(name).cast(pl.String).str.split(";").list.tail(deepest).list.join(";").cast(pl.Categorical)
+        for name in ("stack", "libraries")
+    )
+    expected = by_function(inner).sort(pl.all())
+    stacks = samples.select("stack", "libraries").unique()
+    lengths = stacks["stack"].cast(pl.String).str.split(";").list.len().fill_null(1).to_list()
+    assert left_out(samples) == 0
+
+    shown = sum(min(length, deepest) for length in lengths)
+    monkeypatch.setattr(samples_module, limit, shown if limit == "MOST_FRAMES" else deepest)
+    assert by_function(samples).sort(pl.all()).equals(expected)
+    assert left_out(samples) == sum(lengths) - shown
+    answer = question("functions").answer_of(made.analysed, Options())
+    assert any("are left out" in note for note in answer.notes) == (deepest < 4)

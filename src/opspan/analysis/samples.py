@@ -44,7 +44,7 @@ SHORT = "only their innermost functions, because the tool did not record the who
 OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
 KINDS = ("op", "module", "range")
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
-MOST_FRAMES = 50_000_000  # of the distinct stacks together; only crafted files and very long runs have more
+MOST_FRAMES = 20_000_000  # of the distinct stacks together; only crafted files and very long runs have more
 _FRAMES_AT_ONCE = 1_000_000  # that are split at a time, which limits the memory
 _NO_NAME = r"^0x[0-9a-f]+$|^\[unknown\]$|^\?$|^$"
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
@@ -186,7 +186,7 @@ def _numbered(stacks: pl.DataFrame) -> pl.DataFrame:
 
 def _deepest(frames: pl.Series) -> int:
     """Returns how many functions of each stack are counted, the innermost first. It is so many that all stacks together
-    have MOST_FRAMES at most, or 1."""
+    have MOST_FRAMES at most, but at least 1, and at most _FRAMES_AT_ONCE."""
     least, most = 1, _FRAMES_AT_ONCE
     while least < most:
         middle = (least + most + 1) // 2
