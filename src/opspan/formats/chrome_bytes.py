@@ -7,7 +7,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from opspan.formats.compressed import FAILURES, UnpackedStream
+from opspan.formats.compressed import FAILURES, UnpackedStream, issue_of
 
 # A piece is cut where an event begins. This many bytes at the end of the piece are searched for such a point.
 _NEAR_END: Final = 256 << 10
@@ -35,11 +35,8 @@ class Reading:
                 if not count:
                     return room[:filled], True, None
                 filled += count
-        except EOFError:
-            return room[:filled], True, ("truncated_file", "its compressed data ends early")
         except FAILURES as error:
-            why = f"its compressed data cannot be unpacked further: {error}"
-            return room[:filled], True, ("damaged_file", why)
+            return room[:filled], True, issue_of(error)
         near_end = bytes(room[-_NEAR_END:])
         cut = filled - len(near_end) + _last_event(near_end)
         self._tail = bytes(room[cut:])

@@ -26,6 +26,13 @@ FAILURES = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
 PART = 1 << 20
 
 
+def issue_of(failure: Exception) -> tuple[str, str]:
+    """Returns the code and the detail of the issue for one of FAILURES."""
+    if isinstance(failure, EOFError):
+        return "truncated_file", "its compressed data ends early"
+    return "damaged_file", f"its compressed data cannot be unpacked further: {failure}"
+
+
 class UnpackedStream(io.RawIOBase):
     """The unpacked content of a file. Raises TooLarge if a compressed file unpacks to more bytes than are allowed."""
 

@@ -22,10 +22,11 @@ import polars as pl
 
 from opspan import native
 from opspan.errors import NotATrace
+from opspan.files import open_file
 from opspan.formats import progress
 from opspan.formats.budget import EVENT
 from opspan.formats.columns import narrow
-from opspan.formats.compressed import FAILURES, UnpackedStream, is_compressed, opened
+from opspan.formats.compressed import FAILURES, UnpackedStream, is_compressed, issue_of, opened
 from opspan.printable import path_text
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.schema import empty
@@ -152,8 +153,6 @@ def _pieces(path: Path, issues: Issues) -> Iterator[tuple[bytes, str]]:
 
 
 def _head(path: Path) -> bytes:
-    from opspan.files import open_file
-
     with open_file(path) as stream:
         return stream.read(16)
 
@@ -177,11 +176,9 @@ def _filled_or_cut(stream: UnpackedStream, tail: bytes, issues: Issues) -> tuple
                 return b"".join(parts), True
             parts.append(part)
             left -= len(part)
-    except EOFError:
-        issues.add("truncated_file", detail="its compressed data ends early")
-        return b"".join(parts), True
     except FAILURES as error:
-        issues.add("damaged_file", detail=f"its compressed data cannot be unpacked further: {error}")
+        code, detail = issue_of(error)
+        issues.add(code, detail=detail)
         return b"".join(parts), True
     return b"".join(parts), False
 
