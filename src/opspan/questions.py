@@ -42,6 +42,9 @@ BY: dict[str, tuple[str, ...]] = {
 }
 
 
+INSIDE = ("op", "module", "range")  # the values of the first item of Options.inside
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of all questions. A question ignores options that it does not have."""
@@ -75,8 +78,10 @@ class Question:
     answer_of_one: Callable[[Analysis, Options], Answer] | None = None
 
     def checked(self, options: Options) -> Options:
-        """Returns the options, with the default `by` if none is given. Raises UsageError for an unknown `by`."""
+        """Returns the options, with the default `by` if none is given. Raises UsageError for unknown values."""
         known = BY[self.name]
+        if options.inside is not None and options.inside[0] not in INSIDE:
+            raise UsageError(f"samples cannot be inside {options.inside[0]!r}; expected one of {', '.join(INSIDE)}")
         if not known:
             return options
         if options.by and options.by not in known:

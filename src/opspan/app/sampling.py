@@ -113,6 +113,9 @@ class Sampler:
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C in the terminal ends the program alone
             )
+        except OSError:
+            self._close()
+            raise
         finally:
             os.close(ready_to)  # so that reading `_ready` ends when perf does
 

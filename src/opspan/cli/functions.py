@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from opspan.cli.answers import Verb
-from opspan.questions import Options
+from opspan.questions import INSIDE, Options
 
 _HELP = """Print the functions that the host's processors executed, as a tool sampled them.
 
@@ -28,7 +28,7 @@ Example:
 _IN = click.Option(
     ["--in", "inside"],
     nargs=2,
-    type=(click.Choice(("op", "module", "range")), str),
+    type=(click.Choice(INSIDE), str),
     metavar="KIND NAME",
     help="Only samples inside ops, modules or ranges of this name: op, module or range, and the name or a pattern.",
 )
