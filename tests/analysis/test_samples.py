@@ -15,7 +15,7 @@ import pytest
 import opspan
 from builders import nsys
 from opspan.analysis import samples as samples_module
-from opspan.analysis.samples import BROKEN, by_function, by_library, left_out
+from opspan.analysis.samples import BROKEN, by_function, by_library, distinct_stacks, left_out
 from opspan.errors import UsageError
 from opspan.questions import Options, question
 
@@ -148,6 +148,8 @@ def test_few_samples_have_no_share(made: opspan.Trace) -> None:
     assert few["share"].null_count() == few.height
     with pytest.raises(UsageError, match="there is no answer by 'kernel'"):
         made.sampled_functions("kernel")
+    with pytest.raises(UsageError, match="samples cannot be inside 'kernel'; expected one of op, module, range"):
+        made.sampled_functions(inside=("kernel", "gemm"))
 
 
 def test_libraries_of_another_length_than_the_stack_are_unknown() -> None:
@@ -197,11 +199,11 @@ def test_outer_functions_of_too_large_stacks_are_left_out(
     expected = by_function(inner).sort(pl.all())
     stacks = samples.select("stack", "libraries").unique()
     lengths = stacks["stack"].cast(pl.String).str.split(";").list.len().fill_null(1).to_list()
-    assert left_out(samples) == 0
+    assert left_out(distinct_stacks(samples)) == 0
 
     shown = sum(min(length, deepest) for length in lengths)
     monkeypatch.setattr(samples_module, limit, shown if limit == "MOST_FRAMES" else deepest)
     assert by_function(samples).sort(pl.all()).equals(expected)
-    assert left_out(samples) == sum(lengths) - shown
+    assert left_out(distinct_stacks(samples)) == sum(lengths) - shown
     answer = question("functions").answer_of(made.analysed, Options())
     assert any("are left out" in note for note in answer.notes) == (deepest < 4)

@@ -6,13 +6,16 @@
         call: row of the innermost call that was open on the sample's thread.
         is_idle: whether a device of the sample's process had nothing to do; null if the process used no device, and
             for samples before and after everything else that was recorded of the process.
-    inside(trace, places, kind, name) -> for each sample, whether it is inside the op, module or range with this name.
+    inside(trace, in_ranges, kind, name) -> for each sample, whether it is inside the op, module or range of this name.
     by_function(samples), by_library(samples) -> function, library, event, samples, weight, total_samples, total_weight:
         sums over the samples in which the function (library) was the innermost one and, as total, in which it was
         anywhere in the stack. A function that is in a stack several times counts once.
-    left_out(samples) -> how many outer functions of stacks these sums leave out, because the stacks are too large.
+    distinct_stacks(samples) -> the different stacks, with the sums of their samples.
+    sums_of(stacks, key) -> the sums that by_function and by_library return.
+    left_out(stacks) -> how many outer functions these sums leave out, because the stacks are too large.
     of_time(samples) -> the samples whose event measures time.
     counted_event(counts) -> the event whose samples are counted.
+    is_of(event) -> whether a row is of the event.
     figures_of(sums, key) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
     functions_of(stacks) -> a row for each function of each stack.
     is_short() -> whether a sample has only its innermost functions.
@@ -33,16 +36,15 @@ from opspan.analysis.hardware_events import figures, time_event
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.spans import PROCESS, distinct, union, within
 from opspan.tables.names import matching, names_of
+from opspan.tables.schema import STACK_SEPARATOR
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
-SEPARATOR = ";"  # stands between the functions of a stack, and between their libraries
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
 SHORT = "only their innermost functions, because the tool did not record the whole stack, or could not"
 OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
-KINDS = ("op", "module", "range")
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
 MOST_FRAMES = 20_000_000  # of the distinct stacks together; only crafted files and very long runs have more
 _FRAMES_AT_ONCE = 1_000_000  # that are split at a time, which limits the memory
@@ -81,35 +83,40 @@ def _is_idle(samples: pl.DataFrame, trace: Tables, gaps: pl.DataFrame) -> pl.Ser
     return flags.alias("is_idle")
 
 
-def inside(trace: Tables, places: pl.DataFrame, kind: str, name: str) -> pl.Series:
+def inside(trace: Tables, in_ranges: pl.Series, kind: str, name: str) -> pl.Series:
     ranges = trace.ranges
     if kind == "module":
         modules = ranges["module"].unique().drop_nulls().cast(pl.String)
         named = modules.filter(modules.is_in(matching(modules, name)) | modules.str.starts_with(f"{name}."))
-        return ranges["module"].is_in(named.cast(pl.Categorical).implode()).gather(places["range"]).fill_null(False)
+        return ranges["module"].is_in(named.cast(pl.Categorical).implode()).gather(in_ranges).fill_null(False)
     is_named = ranges["name"].is_in(pl.Series(matching(names_of(ranges), name)).cast(pl.Categorical).implode())
     if kind == "op":
         is_named &= ranges["kind"].is_in(["op", "backward"])
-    return nearest(ranges, is_named).gather(places["range"]).is_not_null()
+    return nearest(ranges, is_named).gather(in_ranges).is_not_null()
 
 
 def by_function(samples: pl.DataFrame) -> pl.DataFrame:
-    return _sums(samples, ("function", "library"))
+    return sums_of(distinct_stacks(samples), ("function", "library"))
 
 
 def by_library(samples: pl.DataFrame) -> pl.DataFrame:
-    return _sums(samples, ("library",))
+    return sums_of(distinct_stacks(samples), ("library",))
 
 
-def left_out(samples: pl.DataFrame) -> int:
-    frames = _distinct(samples)["frames"]
+def left_out(stacks: pl.DataFrame) -> int:
+    frames = stacks["frames"]
     return int((frames - frames.clip(upper_bound=_deepest(frames))).sum())
 
 
 def of_time(samples: pl.DataFrame) -> pl.DataFrame:
     """Returns no samples if none of their events measures time."""
     event = time_event(samples["event"].unique().cast(pl.String))
-    return samples.filter(_col("event").cast(pl.String).eq_missing(pl.lit(event, dtype=pl.String)))
+    return samples.filter(is_of(event))
+
+
+def is_of(event: str | None) -> pl.Expr:
+    """Returns an expression for frames with a column `event`. None stands for rows without an event."""
+    return _col("event").cast(pl.String).eq_missing(pl.lit(event, dtype=pl.String))
 
 
 def counted_event(counts: pl.DataFrame) -> str | None:
@@ -146,8 +153,7 @@ def innermost_functions(samples: pl.DataFrame) -> pl.Series:
     return rows["function"]
 
 
-def _sums(samples: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    stacks = _distinct(samples)
+def sums_of(stacks: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     deepest = _deepest(stacks["frames"])
     sums = [_sums_of(_split(part, deepest), part, key) for part in _in_parts(stacks)]
     return _together(pl.concat(sums), key) if len(sums) > 1 else sums[0]
@@ -170,7 +176,7 @@ def _together(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return rows.group_by(*key, "event", maintain_order=True).agg(_col(*_NUMBERS).sum())
 
 
-def _distinct(samples: pl.DataFrame) -> pl.DataFrame:
+def distinct_stacks(samples: pl.DataFrame) -> pl.DataFrame:
     """Returns a row for each distinct stack of each event: number, stack, libraries, event, and samples, weight and
     frames (the number of functions)."""
     stacks = samples.group_by("stack", "libraries", "event", maintain_order=True).agg(
@@ -180,7 +186,7 @@ def _distinct(samples: pl.DataFrame) -> pl.DataFrame:
 
 
 def _numbered(stacks: pl.DataFrame) -> pl.DataFrame:
-    frames = _col("stack").cast(pl.String).str.count_matches(SEPARATOR, literal=True).cast(pl.Int64) + 1
+    frames = _col("stack").cast(pl.String).str.count_matches(STACK_SEPARATOR, literal=True).cast(pl.Int64) + 1
     return stacks.with_columns(frames=frames.fill_null(1)).with_row_index("number")
 
 
@@ -206,49 +212,41 @@ def _in_parts(stacks: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _split(stacks: pl.DataFrame, deepest: int) -> pl.DataFrame:
-    """Returns a row for each function of each stack, the outermost first: number (of the stack), function, library.
-    Leaves out the outer functions of stacks that have more than `deepest`."""
-    texts = stacks.select(
-        "number", "frames", function=_col("stack").cast(pl.String), library=_col("libraries").cast(pl.String)
-    )
-    # Files that were damaged may have fewer libraries than functions.
-    is_paired = _col("library").str.count_matches(SEPARATOR, literal=True) + 1 == _col("frames")
-    texts = texts.with_columns(library=pl.when(is_paired).then("library"))
-    if (texts["frames"] > _FRAMES_AT_ONCE).any():
-        texts = texts.with_columns(_inner(texts[name], deepest) for name in ("function", "library"))
-    lists = texts.select(
-        "number", *(_col(name).str.split(SEPARATOR).list.tail(deepest) for name in ("function", "library"))
-    )
-    nothing = _col("function").list.eval(pl.lit(None, dtype=pl.String))
-    frames = lists.with_columns(_col("library").fill_null(nothing)).explode("function", "library")
-    return _named(frames.filter(_col("function").fill_null("") != BROKEN))
+    """Returns number (of the stack), function and library of each function that is counted."""
+    frames = functions_of(stacks.select("number", "stack", "libraries"), deepest)
+    return frames.filter(_col("function").fill_null("") != BROKEN)
 
 
-def functions_of(stacks: pl.DataFrame) -> pl.DataFrame:
+def functions_of(stacks: pl.DataFrame, deepest: int | None = None) -> pl.DataFrame:
     """Returns a row for each function of each stack, the outermost first. The columns function and library replace
-    stack and libraries. The row of an unknown stack has no function."""
+    stack and libraries. The row of an unknown stack has no function. Leaves out the outer functions of stacks that have
+    more than `deepest`."""
     columns = {"function": "stack", "library": "libraries"}
-    lists = (_col(of).cast(pl.String).str.split(SEPARATOR).alias(name) for name, of in columns.items())
-    texts = stacks.with_columns(lists).drop(columns.values())
+    texts = stacks.with_columns(_col(of).cast(pl.String).alias(name) for name, of in columns.items())
+    frames, libraries = (_col(name).str.count_matches(STACK_SEPARATOR, literal=True) for name in columns)
     # Files that were damaged may have fewer libraries than functions.
-    is_paired = _col("function").list.len() == _col("library").list.len()
-    library = pl.when(is_paired).then("library").otherwise(_col("function").list.eval(pl.lit(None, dtype=pl.String)))
-    return _named(texts.with_columns(library=library).explode("function", "library"))
+    texts = texts.with_columns(library=pl.when(frames == libraries).then("library")).drop(columns.values())
+    if deepest is not None and (texts.select(frames).to_series() >= _FRAMES_AT_ONCE).any():
+        texts = texts.with_columns(_inner(texts[name], deepest) for name in columns)
+    lists = [_col(name).str.split(STACK_SEPARATOR) for name in columns]
+    texts = texts.with_columns(lists if deepest is None else [names.list.tail(deepest) for names in lists])
+    nothing = _col("function").list.eval(pl.lit(None, dtype=pl.String))
+    return (
+        texts.with_columns(_col("library").fill_null(nothing))
+        .explode(*columns)
+        .with_columns(
+            function=pl.when(_col("function").str.contains(_NO_NAME)).then(pl.lit(UNRESOLVED)).otherwise("function"),
+            library=_col("library").str.split("/").list.last(),
+        )
+    )
 
 
 def is_short() -> pl.Expr:
     stack = _col("stack").cast(pl.String)
-    return stack.str.contains(BROKEN, literal=True) | ~stack.str.contains(SEPARATOR, literal=True)
-
-
-def _named(frames: pl.DataFrame) -> pl.DataFrame:
-    return frames.with_columns(
-        function=pl.when(_col("function").str.contains(_NO_NAME)).then(pl.lit(UNRESOLVED)).otherwise("function"),
-        library=_col("library").str.split("/").list.last(),
-    )
+    return stack.str.contains(BROKEN, literal=True) | ~stack.str.contains(STACK_SEPARATOR, literal=True)
 
 
 def _inner(stacks: pl.Series, deepest: int) -> pl.Series:
     """Cuts stacks to their innermost functions without splitting the whole stack."""
-    texts = [text and SEPARATOR.join(text.rsplit(SEPARATOR, deepest)[-deepest:]) for text in stacks]
+    texts = [text and STACK_SEPARATOR.join(text.rsplit(STACK_SEPARATOR, deepest)[-deepest:]) for text in stacks]
     return pl.Series(stacks.name, texts, dtype=pl.String)

@@ -59,9 +59,7 @@ class Rule:
     look: Callable[[Run, float], Iterable[Evidence]]
     is_over_ranks: bool = False  # whether the rule compares ranks; other rules look at each process alone
     has_several: bool = False  # whether the rule may give several findings for a run, each about different ops
-    needs_time: bool = (
-        True  # False: the rule also looks at a file with samples alone, which does not say the run's time
-    )
+    needs_time: bool = True  # False: the rule also looks at files that have only samples, and no time of the run
     condition: str = ""  # the time at stake assumes this, and the trace cannot prove it
 
     def evidence(self, run: Run) -> list[Evidence]:

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from opspan.analysis.busy import whole_times
-from opspan.analysis.hardware_events import time_event
-from opspan.analysis.samples import SEPARATOR, by_function
+from opspan.analysis.samples import FEW, by_function, of_time
 from opspan.analysis.spans import PROCESS, look_up
 from opspan.findings.run import Run
+from opspan.tables.schema import STACK_SEPARATOR
 
-FEW = 30  # with fewer samples, a share would be wrong by more than a fifth
 NAMELESS = re.compile(r"0x[0-9a-f]+|func@0x[0-9a-f]+|\[unknown\]|\?|")  # how tools write functions without a name
 _MOST = 3
 Frame = tuple[str, str]  # a function, and the file name of its library, which is empty if it is unknown
@@ -33,10 +32,7 @@ def samples_of(run: Run) -> pl.DataFrame:
 
 
 def _chosen(run: Run) -> pl.DataFrame:
-    samples = run.analysis.tables.samples
-    event = time_event(samples["event"].unique().to_list())
-    is_chosen = _col("event").cast(pl.String).eq_missing(pl.lit(event, dtype=pl.String))
-    samples = samples.filter(is_chosen, _col("weight") > 0)
+    samples = of_time(run.analysis.tables.samples).filter(_col("weight") > 0)
     if not samples.height:
         return samples
     times = whole_times(run.trace).select(*PROCESS, from_ns="start_ns", until_ns="end_ns")
@@ -67,8 +63,8 @@ def frame_text(function: str, library: str) -> str:
 
 
 def _frames(stack: str | None, libraries: str | None) -> list[Frame]:
-    functions = stack.split(SEPARATOR) if stack else []
-    paths = libraries.split(SEPARATOR) if libraries else []
+    functions = stack.split(STACK_SEPARATOR) if stack else []
+    paths = libraries.split(STACK_SEPARATOR) if libraries else []
     if len(paths) != len(functions):  # files that were damaged may have fewer libraries
         paths = [""] * len(functions)
     return [(function, path.rpartition("/")[2]) for function, path in zip(functions, paths, strict=True)]

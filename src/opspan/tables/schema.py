@@ -240,6 +240,8 @@ MEMORY = TableSchema(
     ),
 )
 
+STACK_SEPARATOR = ";"  # between the functions of a sample's stack, and between their libraries
+
 SAMPLES = TableSchema(
     "samples",
     "Samples of the functions that processors were executing.",
@@ -249,7 +251,7 @@ SAMPLES = TableSchema(
         Column("cpu", I32, "Processor that the thread was on."),
         Column("weight", I64, "Weight of the sample in the tool's unit (cycles, ns, 1)."),
         Column("event", NAME, "Event that the tool counts between samples, if it counts several kinds."),
-        Column("stack", NAME, "Functions from the outermost to the innermost, separated by ';'."),
+        Column("stack", NAME, f"Functions from the outermost to the innermost, separated by '{STACK_SEPARATOR}'."),
         Column("libraries", NAME, "Library or program of each function in `stack`, in the same order and notation."),
     ),
 )

@@ -15,13 +15,15 @@ from opspan.analysis.provenance import matched
 from opspan.analysis.samples import (
     FEW,
     SHORT,
-    by_function,
-    by_library,
     counted_event,
+    distinct_stacks,
     figures_of,
     inside,
+    is_of,
     is_short,
     left_out,
+    ranges_of,
+    sums_of,
 )
 from opspan.analysis.source_lines import eager_lines
 from opspan.printable import plural, printable
@@ -64,8 +66,12 @@ _col = pl.col
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
     samples = _counted(analysis, options)
-    rows = _by_stack(samples, options.by) if options.by in _OF_STACKS else _by_place(analysis, samples, options.by)
-    key = ("function", "library") if options.by == "function" else (options.by,)
+    key, lost = _key(options.by), 0
+    if options.by in _OF_STACKS:
+        stacks = distinct_stacks(samples)
+        rows, lost = sums_of(stacks, key), left_out(stacks)
+    else:
+        rows = _by_place(analysis, samples, options.by)
     counts = samples.group_by("event").agg(
         samples=pl.len().cast(pl.Int64),
         weight=_col("weight").fill_null(0).sum(),
@@ -74,25 +80,28 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     )
     every = pl.DataFrame({"samples": [analysis.tables.samples.height]}, schema={"samples": pl.Int64})
     rows, counts = (frame.with_columns(_col("event").cast(pl.String)) for frame in (rows, counts))
-    lost = pl.DataFrame({"functions": [left_out(samples) if options.by in _OF_STACKS else 0]})
     return {
         "rows": Part(rows, (*key, "event")),
         "counts": Part(counts, ("event",)),
         "every": Part(every, ()),
-        "left out": Part(lost, ()),
+        "left out": Part(pl.DataFrame({"functions": [lost]}), ()),
     }
 
 
 def _counted(analysis: Analysis, options: Options) -> pl.DataFrame:
-    """Returns the samples that the options ask for, with their places."""
-    samples = analysis.tables.samples.with_row_index("sample").hstack(analysis.sample_places)
+    """Returns the samples that the options ask for, with the range that each was taken in."""
+    in_ranges = ranges_of(analysis.attributed)
+    samples = analysis.tables.samples.with_columns(in_ranges)
+    is_counted = pl.lit(True)
+    if options.idle:
+        is_counted &= analysis.sample_places["is_idle"]
     if options.inside is not None:
-        samples = samples.filter(inside(analysis.complete, analysis.sample_places, *options.inside))
-    return samples.filter(_col("is_idle")) if options.idle else samples
+        is_counted &= inside(analysis.complete, in_ranges, *options.inside)
+    return samples.filter(is_counted)
 
 
-def _by_stack(samples: pl.DataFrame, by: str) -> pl.DataFrame:
-    return by_function(samples) if by == "function" else by_library(samples)
+def _key(by: str) -> tuple[str, ...]:
+    return ("function", "library") if by == "function" else (by,)
 
 
 def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFrame:
@@ -115,10 +124,10 @@ def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFram
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     sums, counts = parts["rows"].rows, parts["counts"].rows
-    key = ["function", "library"] if options.by == "function" else [options.by]
+    key = _key(options.by)
     event = counted_event(counts)
-    own = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
-    total = int(counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))["weight"].sum()) or None
+    own = sums.filter(is_of(event))
+    total = int(counts.filter(is_of(event))["weight"].sum()) or None
     numbers = [name for name in _NUMBERS if name in sums.columns]
     table = own.select(*key, *numbers, share=_share("samples", "weight", total), error_share=1 / _col("samples").sqrt())
     table = table.with_columns(error_share=_col("error_share") * _col("share"))
@@ -155,7 +164,7 @@ def _notes(parts: Parts, options: Options) -> list[str]:
     if not counts.height:
         return [f"None of the {plural(every, 'sample')} is {_asked(options)}"]
     event = counted_event(counts)
-    row = counts.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String))).row(0, named=True)
+    row = counts.filter(is_of(event)).row(0, named=True)
     n = row["samples"]
     named = f" of the event {printable(event)}" if event is not None else ""
     asked = f" {_asked(options)}" if options.idle or options.inside else ""

@@ -8,7 +8,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.hardware_events import is_ns
 from opspan.analysis.parts import Part
-from opspan.analysis.samples import counted_event, figures_of, ranges_of
+from opspan.analysis.samples import counted_event, figures_of, is_of, ranges_of
 from opspan.events.event_frames import EventFrames
 from opspan.events.kinds import is_user
 from opspan.events.texts import shown_name
@@ -48,7 +48,7 @@ def with_samples(rows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
         return rows
     event = counted_event(sums.group_by("event").agg(_col("samples").sum()))
     key = ["rank", "name", "nth"]
-    counted = sums.filter(_col("event").eq_missing(pl.lit(event, dtype=pl.String)))
+    counted = sums.filter(is_of(event))
     time = "weight" if is_ns(event) else pl.lit(None, dtype=pl.Int64)
     counted = counted.select(*key, "samples", sampled_cpu_ns=time)
     ipc = figures_of(sums, key).select(*key, "ipc")

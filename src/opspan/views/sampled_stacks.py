@@ -18,7 +18,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.hardware_events import is_ns
 from opspan.analysis.nest import innermost, nearest
-from opspan.analysis.samples import SHORT, UNRESOLVED, counted_event, functions_of, is_short
+from opspan.analysis.samples import SHORT, UNRESOLVED, counted_event, functions_of, is_of, is_short
 from opspan.analysis.stacks import DEEPEST, levels
 from opspan.printable import plural, printable
 from opspan.row_numbers import ROW_NUMBER
@@ -82,7 +82,7 @@ def sampled_stacks(analysis: Analysis) -> SampledStacks:
     trace = analysis.attributed
     counts = trace.samples.group_by(_col("event").cast(pl.String), maintain_order=True).agg(samples=pl.len())
     event = counted_event(counts)
-    samples = trace.samples.filter(_col("event").cast(pl.String).eq_missing(pl.lit(event, dtype=pl.String)))
+    samples = trace.samples.filter(is_of(event))
     notes = []
     if negative := samples.filter(_col("weight") < 0).height:
         notes.append(f"{plural(negative, 'sample')} with a negative weight count as 0")
@@ -125,8 +125,8 @@ def _with_places(trace: Tables, samples: pl.DataFrame) -> tuple[pl.DataFrame, pl
 
 def _merged(rows: pl.DataFrame, samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Merges equal rows of the tree, and then the equal stacks in each of them. Samples without a stack are added to
-    the rows that they are in. Returns the rows of the tree, and
-    the stacks of the other samples: stack, libraries, parent (a row of the tree), samples and weight."""
+    the rows that they are in. Returns the rows of the tree, and the stacks of the other samples: stack, libraries,
+    parent (a row of the tree), samples and weight."""
     keys = [name for name in ("frame", "kind", "call") if name in rows.columns]
     merged = pl.concat(levels(rows, [_col("row")], keys))
     node = merged.select("row", parent="stack").explode("row")
@@ -152,7 +152,6 @@ def _functions(stacks: pl.DataFrame, merged: pl.DataFrame) -> tuple[pl.DataFrame
     is_shown = _col("inside").cast(pl.Int64) < DEEPEST - 1 - _col("depth").cast(pl.Int64)
     shown = frames.filter(is_shown)
     cut = frames.filter(~is_shown)["number"].n_unique()
-    name = pl.when(_col("function") != "").then("function").otherwise(pl.lit("(no name)"))
     is_unresolved = (_col("function") == UNRESOLVED) & (_col("library") != "")
     row, place = pl.int_range(pl.len(), dtype=ROW_NUMBER) + merged.height, pl.int_range(pl.len()).over("number")
     return shown.select(
@@ -160,7 +159,7 @@ def _functions(stacks: pl.DataFrame, merged: pl.DataFrame) -> tuple[pl.DataFrame
         row=row.cast(ROW_NUMBER),
         parent=pl.when(place == 0).then("parent").otherwise(row - 1).cast(ROW_NUMBER),
         depth=(_col("depth") + 1 + place).cast(ROW_NUMBER),
-        frame=pl.when(is_unresolved).then(pl.format("{} in {}", "function", "library")).otherwise(name),
+        frame=pl.when(is_unresolved).then(pl.format("{} in {}", "function", "library")).otherwise("function"),
         kind=pl.lit(NATIVE, dtype=pl.Categorical),
         **{name: pl.when(_col("inside") == 0).then(name).otherwise(0) for name in _SUMS},
     ), cut

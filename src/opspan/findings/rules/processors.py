@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from opspan.analysis.samples import FEW
 from opspan.analysis.spans import PROCESS, THREAD
 from opspan.findings.rule import Evidence, Rule
 from opspan.findings.run import Run, ranks_of
-from opspan.findings.sampled import FEW, NAMELESS, Frame, frame_text, samples_of, with_functions
+from opspan.findings.sampled import NAMELESS, Frame, frame_text, samples_of, with_functions
 
 _col = pl.col
 _LEAST = 100  # samples of a process: a share of 30 % is then right to within 5 points

@@ -14,10 +14,9 @@ import polars as pl
 from opspan.formats.columns import ints, named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
-from opspan.tables.schema import MEMORY_EVENT, empty
+from opspan.tables.schema import MEMORY_EVENT, STACK_SEPARATOR, empty
 
 OPERATIONS = {0: "alloc", 1: "free"}
-FRAME_SEPARATOR = ";"
 GPU_OF_TYPE = 0xFF  # these bits of a metric's typeId identify the GPU
 
 
@@ -115,14 +114,14 @@ def read_samples(export: Export) -> pl.DataFrame:
     if not samples.height:
         return empty("samples")
     # Names of C++ functions may contain the separator, so it is replaced.
-    symbols = export.strings.values.str.replace_all(FRAME_SEPARATOR, ",", literal=True)
+    symbols = export.strings.values.str.replace_all(STACK_SEPARATOR, ",", literal=True)
     frames = export.frame(tables.SAMPLE_STACKS, tables.SAMPLE_STACK_COLUMNS)
     parts = {"stack": "symbol", "libraries": "module"}
     rows = {part: export.strings.rows(frames[column], tables.SAMPLE_STACKS) for part, column in parts.items()}
     frames = frames.select("id", "stackDepth", **{part: symbols.gather(of).fill_null("?") for part, of in rows.items()})
     lost = frames.join(samples.select("id"), on="id", how="anti").height
     export.issues.add("dangling_data", lost, tables.SAMPLE_STACKS)
-    stacks = frames.sort("stackDepth", descending=True).group_by("id").agg(pl.col(*parts).str.join(FRAME_SEPARATOR))
+    stacks = frames.sort("stackDepth", descending=True).group_by("id").agg(pl.col(*parts).str.join(STACK_SEPARATOR))
     samples = samples.join(stacks, on="id", how="left", maintain_order="left").select(
         pl.lit(0, dtype=pl.Int32).alias("rank"),
         pid_of("globalTid").alias("pid"),

@@ -21,8 +21,8 @@ from opspan.formats.columns import narrow
 from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import containers, tables
 from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
+from opspan.tables.schema import STACK_SEPARATOR
 
-SEPARATOR = ";"
 DEEPEST = 4_096  # limit on frames of a stack, because callsites of a damaged file may form a cycle
 UNKNOWN = "?"
 MOST_FRAMES = 50_000_000  # limit on the frames of all distinct stacks together
@@ -105,7 +105,7 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
     calls = pl.concat(levels).filter(~pl.col(ROWID).is_in(endless.implode()))
     calls = calls.join(sites.select("function", "library", "is_hidden", at=ROWID), on="at", how="left")
     calls = _within_budget(database, calls.filter(~pl.col("is_hidden"))).sort("depth", descending=True)
-    joined = (pl.col(part).str.join(SEPARATOR).cast(pl.Categorical).alias(column) for column, part in _PARTS.items())
+    joined = (pl.col(part).str.join(STACK_SEPARATOR).cast(pl.Categorical).alias(name) for name, part in _PARTS.items())
     return calls.group_by(ROWID).agg(*joined)
 
 
@@ -143,4 +143,4 @@ def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
 def _text(*columns: str) -> pl.Expr:
     """Returns the first text that is not empty. Names of C++ functions may contain the separator, so it is replaced."""
     texts = (pl.when(pl.col(column) != "").then(pl.col(column)) for column in columns)
-    return pl.coalesce(*texts, pl.lit(UNKNOWN)).str.replace_all(SEPARATOR, ",", literal=True)
+    return pl.coalesce(*texts, pl.lit(UNKNOWN)).str.replace_all(STACK_SEPARATOR, ",", literal=True)
