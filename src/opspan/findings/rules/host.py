@@ -54,7 +54,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 def _between_ops(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices or not run.steps.height:
         return
-    pauses = _pauses(run).filter(_col("ns") > 0, _col("ns") <= _LEAST_NS)
+    pauses = _pauses(run).filter(_col("ns") > 0, _col("whole_ns") <= _LEAST_NS)
     outside_ns = run.longest(pauses, "ns")
     if not run.matters(outside_ns, threshold):
         return
@@ -114,8 +114,9 @@ def _functions(run: Run, pauses: pl.DataFrame) -> dict[str, str]:
 
 def _pauses(run: Run) -> pl.DataFrame:
     """Returns the pauses in usual steps: times in which no thread of the process ran an op or a collective, loaded data
-    or compiled. Columns: rank, pid, step, start_ns, end_ns, ns, `usual` (the number of usual steps), and `lost_ns`, the
-    time of a pause, scaled up from the usual steps to all steps."""
+    or compiled. Columns: rank, pid, step, start_ns, end_ns, ns, `whole_ns` (the same with the parts in other steps),
+    `usual` (the number of usual steps), and `lost_ns`, the time of a pause, scaled up from the usual steps to all
+    steps."""
     return run.memo("pauses", lambda: [_find_pauses(run)])[0]
 
 
@@ -128,7 +129,7 @@ def _find_pauses(run: Run) -> pl.DataFrame:
     busy = busy.sort(*PROCESS, "start_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in PROCESS)
     free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
-    free = free.with_columns(_col("end_ns").fill_null(MOST)).drop_nulls("start_ns")
+    free = free.with_columns(_col("end_ns").fill_null(MOST), whole_ns=length()).drop_nulls("start_ns")
     # Without any op of a process, nothing says when the process ran ops.
     with_ops = distinct(works.filter(is_op), PROCESS)
     steps = run.usual_steps.select(*span, "step").join(with_ops, on=PROCESS, how="semi", nulls_equal=True)
@@ -138,9 +139,12 @@ def _find_pauses(run: Run) -> pl.DataFrame:
         [free[begun["row"]], steps[begun["stretch"]].select(until_ns="end_ns", step="step")], how="horizontal"
     )
     over = within(steps, "start_ns", free, PROCESS)
-    later = pl.concat([steps[over["row"]], free[over["stretch"]].select(until_ns="end_ns")], how="horizontal")
+    later = pl.concat(
+        [steps[over["row"]], free[over["stretch"]].select("whole_ns", until_ns="end_ns")], how="horizontal"
+    )
     pieces = pl.concat([parts, later.select(parts.columns)]).unique((*PROCESS, "start_ns"), maintain_order=True)
     pieces = pieces.with_columns(end_ns=pl.min_horizontal("end_ns", "until_ns")).with_columns(ns=length())
+    pieces = pieces.with_columns(_col("whole_ns").fill_null(_col("ns")))  # nothing was recorded after the last one
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), usual=(~_col("is_outlier").fill_null(value=False)).sum())
     pieces = pieces.drop("until_ns").join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     return pieces.with_columns(lost_ns=_col("ns") * _col("all") / _col("usual")).drop("all")

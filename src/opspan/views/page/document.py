@@ -16,7 +16,7 @@ from opspan import libraries
 from opspan.errors import MissingPackage
 from opspan.printable import printable
 from opspan.views.page.section import Section, Subject, as_json, packed
-from opspan.views.page.sections import names, section
+from opspan.views.page.sections import NAMES, is_shown, section
 from opspan.views.summary import about
 
 _DOCUMENT = """<!doctype html>
@@ -49,7 +49,7 @@ def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, An
 def _sections(subject: Subject) -> dict[str, Section]:
     """Makes the sections on two threads, because most of a section's work runs on one core. More threads would not
     help, because the first section takes as long as all others together."""
-    shown = names(subject)
+    shown = [name for name in NAMES if is_shown(name, subject)]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(shown, pool.map(lambda name: section(name, subject), shown), strict=True))
 

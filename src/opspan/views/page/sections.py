@@ -12,10 +12,8 @@ from opspan.views.page.section import Section, Subject
 NAMES = ("overview", "operators", "modules", "kernels", "host", "timeline", "memory", "distributed", "compare")
 
 
-def names(subject: Subject) -> list[str]:
-    """Returns the sections of the page about this subject."""
-    has_samples = subject.analysis.tables.samples.height > 0
-    return [name for name in NAMES if name != "host" or has_samples]
+def is_shown(name: str, subject: Subject) -> bool:
+    return name != "host" or subject.analysis.tables.samples.height > 0
 
 
 def section(name: str, subject: Subject) -> Section:
