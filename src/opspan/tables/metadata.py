@@ -26,7 +26,8 @@ class Told:
     `rank` is less than `world_size`."""
 
     rank: int | None = None
-    # Where the trace states the rank: "RANK" (a variable), "distributedInfo", "MPI_RANKS", "NCCL communicator 0x...".
+    # The part of the trace that states the rank: "RANK" (a variable), "distributedInfo", "MPI_RANKS", "NCCL
+    # communicator 0x...".
     by: str | None = None
     world_size: int | None = None
     local_rank: int | None = None  # the rank among the processes on the same host
