@@ -25,8 +25,8 @@ STACKS = {
     "main;g": "g",
     f"f;{BROKEN}": "f",
     BROKEN: None,
-    "main;0x12": "(unresolved in b)",
-    "main;": "(unresolved in b)",
+    "main;0x12": "(unresolved) in b",
+    "main;": "(unresolved) in b",
     "0x12": "(unresolved)",
 }
 samples = st.lists(

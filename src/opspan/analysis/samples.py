@@ -18,6 +18,7 @@
     is_of(event) -> whether a row is of the event.
     figures_of(sums, key) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
     functions_of(stacks) -> a row for each function of each stack.
+    name_by_itself() -> the name of such a row's function, where its library is not shown beside it.
     is_short() -> whether a sample has only its innermost functions.
     innermost_functions(samples) -> the name of the innermost function of each sample; null if it is not known.
 
@@ -139,15 +140,13 @@ def figures_of(sums: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def innermost_functions(samples: pl.DataFrame) -> pl.Series:
-    """Returns names that are categorical. A function without a name is called after its library."""
+    """Returns names that are categorical (`name_by_itself`)."""
     key = ["stack", "libraries"]
     stacks = _numbered(samples.select(key).unique(maintain_order=True))
     # With two functions, one is left if the other stands for the part of the stack that the tool did not record.
     frames = [_split(part, 2).group_by("number", maintain_order=True).last() for part in _in_parts(stacks)]
     own = pl.concat([_split(stacks.clear(), 1), *frames])
-    in_library = pl.format("{} in {})", pl.lit(UNRESOLVED.rstrip(")")), "library")
-    is_named = (_col("function") != UNRESOLVED) | _col("library").is_null()
-    own = own.select("number", function=pl.when(is_named).then("function").otherwise(in_library).cast(pl.Categorical))
+    own = own.select("number", function=name_by_itself().cast(pl.Categorical))
     stacks = stacks.join(own, on="number", how="left", maintain_order="left")
     rows = samples.select(key).join(stacks, on=key, how="left", nulls_equal=True, maintain_order="left")
     return rows["function"]
@@ -239,6 +238,13 @@ def functions_of(stacks: pl.DataFrame, deepest: int | None = None) -> pl.DataFra
             library=_col("library").str.split("/").list.last(),
         )
     )
+
+
+def name_by_itself() -> pl.Expr:
+    """Returns the name of a function for rows that do not show its library. A function without a name is called after
+    its library. The rows have the columns of `functions_of`."""
+    is_in_library = (_col("function") == UNRESOLVED) & (_col("library") != "")
+    return pl.when(is_in_library).then(pl.format("{} in {}", "function", "library")).otherwise("function")
 
 
 def is_short() -> pl.Expr:

@@ -18,7 +18,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.hardware_events import is_ns
 from opspan.analysis.nest import innermost, nearest
-from opspan.analysis.samples import SHORT, UNRESOLVED, counted_event, functions_of, is_of, is_short
+from opspan.analysis.samples import SHORT, counted_event, functions_of, is_of, is_short, name_by_itself
 from opspan.analysis.stacks import DEEPEST, levels
 from opspan.printable import plural, printable
 from opspan.row_numbers import ROW_NUMBER
@@ -152,14 +152,13 @@ def _functions(stacks: pl.DataFrame, merged: pl.DataFrame) -> tuple[pl.DataFrame
     is_shown = _col("inside").cast(pl.Int64) < DEEPEST - 1 - _col("depth").cast(pl.Int64)
     shown = frames.filter(is_shown)
     cut = frames.filter(~is_shown)["number"].n_unique()
-    is_unresolved = (_col("function") == UNRESOLVED) & (_col("library") != "")
     row, place = pl.int_range(pl.len(), dtype=ROW_NUMBER) + merged.height, pl.int_range(pl.len()).over("number")
     return shown.select(
         *(name for name in ("root", "call") if name in shown.columns),
         row=row.cast(ROW_NUMBER),
         parent=pl.when(place == 0).then("parent").otherwise(row - 1).cast(ROW_NUMBER),
         depth=(_col("depth") + 1 + place).cast(ROW_NUMBER),
-        frame=pl.when(is_unresolved).then(pl.format("{} in {}", "function", "library")).otherwise("function"),
+        frame=name_by_itself(),
         kind=pl.lit(NATIVE, dtype=pl.Categorical),
         **{name: pl.when(_col("inside") == 0).then(name).otherwise(0) for name in _SUMS},
     ), cut
