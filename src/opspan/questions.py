@@ -32,7 +32,7 @@ BY: dict[str, tuple[str, ...]] = {
     "waits": (*_OF_RANGES, "why", "call"),
     "path": ("op", "kind", "module", "phase", "step"),
     "memory": ("op", "block", "device"),
-    "functions": ("function", "library", "op", "module", "phase", "step", "line", "thread"),
+    "functions": ("function", "library", "op", "module", "phase", "step", "line", "call", "thread"),
     "flops": ("op", "shape", "module", "phase", "step", "run"),
     "comm": ("kind", "group", "rank", "size", *_OF_RANGES, "call"),
     "diff": ("op", "shape", "module", "phase", "kernel", "place"),
@@ -42,7 +42,7 @@ BY: dict[str, tuple[str, ...]] = {
 }
 
 
-INSIDE = ("op", "module", "range")  # the values of the first item of Options.inside
+INSIDE = ("op", "module", "range", "call")  # the values of the first item of Options.inside
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Options:
     factors: Mapping[str, float] | None = None
     sort_by: str | None = None  # a column, by opspan's or torch's name
     op: str | None = None  # the name of the ops to show, or a pattern for their names
-    inside: tuple[str, str] | None = None  # only samples inside these: op, module or range, and the name
+    inside: tuple[str, str] | None = None  # only samples inside these: a kind of INSIDE, and the name
     idle: bool = False  # whether to count only samples that were taken while a device was idle
     kernels: bool = False  # whether to show rows of kernels and copies, too
     memory: bool = False

@@ -133,8 +133,8 @@ class Trace(Tables):
         """Returns the functions that the host's processors executed, as `opspan functions` does.
 
         Args:
-            by: "function", "library", "op", "module", "phase", "step", "line" or "thread".
-            inside: only samples inside these ranges: "op", "module" or "range", and the name or a pattern.
+            by: "function", "library", "op", "module", "phase", "step", "line", "call" or "thread".
+            inside: only samples inside these: "op", "module", "range" or "call", and the name or a pattern.
             idle: only samples that were taken while a device had nothing to do.
         """
         return question("functions").rows_of(self.analysed, Options(by, inside=inside, idle=idle))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 
 import opspan
+from analysis.frames import table
 from builders import nsys
 from opspan.analysis import samples as samples_module
 from opspan.analysis.samples import BROKEN, by_function, by_library, distinct_stacks, left_out
@@ -140,6 +142,45 @@ def test_what_is_inside_adds_up(made: opspan.Trace) -> None:
     assert made.sampled_functions(inside=("op", "nothing")).is_empty()
 
 
+def test_samples_are_in_the_innermost_call_of_their_thread(made: opspan.Trace) -> None:
+    spans = [(PID, 10, 60, "outer"), (PID, 20, 45, "launch"), (PID, 22, 30, "inner"), (PID, 70, None, "blocked")]
+    spans += [(101, 0, 50, "launch"), (101, 40, 55, None)]
+    rows = [dict(zip(("tid", "start_ns", "end_ns", "name"), span, strict=True)) for span in spans]
+    trace = made.replace(calls=table("calls", rows, rank=0, pid=PID))
+
+    def around(row: dict[str, Any]) -> list[dict[str, Any]]:
+        """The calls around a sample. One that did not return lasts until the end of the trace."""
+        return [span for span in rows if is_in(row, span | {"end_ns": span["end_ns"] or 100})]
+
+    samples = made.samples.to_dicts()
+    innermost = [max(around(row), key=lambda span: span["start_ns"], default={"name": None}) for row in samples]
+    by_call = trace.sampled_functions("call")
+    assert dict(by_call.select("call", "samples").iter_rows()) == Counter(span["name"] for span in innermost)
+    for name in ("launch", "inner", "out*"):
+        expected = sum(any(fnmatchcase(span["name"] or "", name) for span in around(row)) for row in samples)
+        assert trace.sampled_functions("op", inside=("call", name))["samples"].sum() == expected
+    assert made.sampled_functions("call")["call"].to_list() == [None]
+
+
+@pytest.mark.parametrize("name", ["torch_lm_2025", "mpi_saxpy_2022"])
+def test_the_calls_of_samples_in_a_real_file_are_those_of_its_sql(traces_dir: Path, name: str) -> None:
+    path = traces_dir / f"nsys/{name}.sqlite"
+    with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as database:
+        database.execute(
+            "CREATE TEMP TABLE calls AS SELECT globalTid AS thread, start, end, value "
+            "FROM CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds s ON s.id = nameId"
+        )
+        database.execute("CREATE INDEX temp.of_thread ON calls (thread, start)")
+        names = database.execute(
+            "SELECT (SELECT value FROM calls c WHERE c.thread = s.globalTid AND c.start <= s.start AND s.start < c.end "
+            "ORDER BY c.start DESC LIMIT 1) FROM COMPOSITE_EVENTS s"
+        ).fetchall()
+    expected = Counter(text and text.partition("_v")[0] for (text,) in names)
+    rows = opspan.load(path).sampled_functions("call")
+    assert dict(rows.select("call", "samples").iter_rows()) == expected
+    assert len(expected) > 3
+
+
 def test_few_samples_have_no_share(made: opspan.Trace) -> None:
     rows = made.sampled_functions("thread")
     assert rows["share"].sum() == pytest.approx(1)
@@ -148,7 +189,7 @@ def test_few_samples_have_no_share(made: opspan.Trace) -> None:
     assert few["share"].null_count() == few.height
     with pytest.raises(UsageError, match="there is no answer by 'kernel'"):
         made.sampled_functions("kernel")
-    with pytest.raises(UsageError, match="samples cannot be inside 'kernel'; expected one of op, module, range"):
+    with pytest.raises(UsageError, match="samples cannot be inside 'kernel'; expected one of op, module, range, call"):
         made.sampled_functions(inside=("kernel", "gemm"))
 
 

@@ -6,7 +6,8 @@
         call: row of the innermost call that was open on the sample's thread.
         is_idle: whether a device of the sample's process had nothing to do; null if the process used no device, and
             for samples before and after everything else that was recorded of the process.
-    inside(trace, in_ranges, kind, name) -> for each sample, whether it is inside the op, module or range of this name.
+    inside(trace, in_ranges, kind, name) -> for each sample, whether it is inside the op, module, range or call of this
+        name.
     by_function(samples), by_library(samples) -> function, library, event, samples, weight, total_samples, total_weight:
         sums over the samples in which the function (library) was the innermost one and, as total, in which it was
         anywhere in the stack. A function that is in a stack several times counts once.
@@ -86,14 +87,26 @@ def _is_idle(samples: pl.DataFrame, trace: Tables, gaps: pl.DataFrame) -> pl.Ser
 
 def inside(trace: Tables, in_ranges: pl.Series, kind: str, name: str) -> pl.Series:
     ranges = trace.ranges
+    if kind == "call":
+        return _in_calls(trace, name)
     if kind == "module":
         modules = ranges["module"].unique().drop_nulls().cast(pl.String)
         named = modules.filter(modules.is_in(matching(modules, name)) | modules.str.starts_with(f"{name}."))
         return ranges["module"].is_in(named.cast(pl.Categorical).implode()).gather(in_ranges).fill_null(False)
-    is_named = ranges["name"].is_in(pl.Series(matching(names_of(ranges), name)).cast(pl.Categorical).implode())
+    is_named = _is_named(ranges, name)
     if kind == "op":
         is_named &= ranges["kind"].is_in(["op", "backward"])
     return nearest(ranges, is_named).gather(in_ranges).is_not_null()
+
+
+def _is_named(rows: pl.DataFrame, name: str) -> pl.Series:
+    return rows["name"].is_in(pl.Series(matching(names_of(rows), name), dtype=pl.Categorical).implode())
+
+
+def _in_calls(trace: Tables, name: str) -> pl.Series:
+    """Returns, for each sample, whether a call of this name was open on its thread, at any depth."""
+    named = spans_of(trace.calls, trace.ranges).filter(_is_named(trace.calls, name))
+    return innermost(named, _points(trace)).is_not_null()
 
 
 def by_function(samples: pl.DataFrame) -> pl.DataFrame:

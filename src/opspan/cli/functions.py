@@ -16,7 +16,8 @@ _HELP = """Print the functions that the host's processors executed, as a tool sa
 nsys, VTune and perf interrupt each processor at a fixed rate, and write the stack of the thread that runs there. A
 function's own share counts the samples in which it was the innermost, the total those in which it was anywhere in the
 stack. Each sample also belongs to the innermost range that was open on its thread, so --in shows the functions of one
-op, module or range, and --by op shows how the samples are divided among ops. Shares need at least 30 samples.
+op, module or range, and --by op shows how the samples are divided among ops. --by call divides them among the calls
+that the tool recorded, such as those of CUDA and the system. Shares need at least 30 samples.
 
 \b
 Example:
@@ -30,7 +31,8 @@ _IN = click.Option(
     nargs=2,
     type=(click.Choice(INSIDE), str),
     metavar="KIND NAME",
-    help="Only samples inside ops, modules or ranges of this name: op, module or range, and the name or a pattern.",
+    help="Only samples inside ops, modules, ranges or calls of this name: op, module, range or call, and the name or a "
+    "pattern.",
 )
 _IDLE = click.Option(["--idle"], is_flag=True, help="Only samples that were taken while a device had nothing to do.")
 

@@ -108,7 +108,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     "functions": {
         "function library": "the function and the file that it is in, or by library only this file; `null`: not known. "
         "`(unresolved)`: all functions of the library whose names the tool did not find",
-        "op module phase step line thread": "by op, module, ...: the one that the sample was taken in; `null`: in none",
+        "op module phase step line call thread": "by op, module, ...: the one that the sample was taken in; `null`: in "
+        "none. By call, it is the innermost call that was open on the thread",
         "samples weight": "number of samples whose innermost function (library, op, ...) it is, and the sum of their "
         "weights, of one event: the one that measures time, if the file has several",
         "total_samples total_weight": "the same for samples that have it anywhere in their stack; by function and "

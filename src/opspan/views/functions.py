@@ -89,10 +89,12 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 
 
 def _counted(analysis: Analysis, options: Options) -> pl.DataFrame:
-    """Returns the samples that the options ask for, with the range that each was taken in."""
+    """Returns the samples that the options ask for, with the range and, by call, the call that each was taken in."""
     in_ranges = ranges_of(analysis.attributed)
     samples = analysis.tables.samples.with_columns(in_ranges)
     is_counted = pl.lit(True)
+    if options.by == "call":
+        samples = samples.with_columns(analysis.sample_places["call"])
     if options.idle:
         is_counted &= analysis.sample_places["is_idle"]
     if options.inside is not None:
@@ -105,7 +107,8 @@ def _key(by: str) -> tuple[str, ...]:
 
 
 def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Sums samples by the op, module, ... that they were taken in. A sample counts once, for its innermost range."""
+    """Sums samples by the op, module, ... that they were taken in. A sample counts once, for its innermost range, or by
+    call for its innermost call."""
     if by == "thread":
         names = analysis.tables.threads.select("rank", "pid", "tid", thread="name").unique(["rank", "pid", "tid"])
         named = samples.join(names, on=["rank", "pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
@@ -114,6 +117,8 @@ def _by_place(analysis: Analysis, samples: pl.DataFrame, by: str) -> pl.DataFram
     elif by == "line":
         lines = eager_lines(analysis.complete, matched(analysis.complete).inside)
         rows = samples.with_columns(lines.gather(samples["range"]).alias(by))
+    elif by == "call":
+        rows = samples.with_columns(analysis.tables.calls["name"].gather(samples["call"]).alias(by))
     else:
         rows = samples.with_columns(of_ranges.names(analysis, by, samples["range"]))
     sums = rows.group_by(by, "event", maintain_order=True).agg(
@@ -154,7 +159,10 @@ def answer(parts: Parts, options: Options) -> Answer:
     )
     if names is None:
         names = [of_ranges.field("The host was in", options.by)]
-    return Answer("functions", table, (*names, *with_values(_FIELDS, table)), tuple(_notes(parts, options)))
+    notes = _notes(parts, options)
+    if options.by == "call" and table.height and not table["call"].count():
+        notes.append("None of these samples is in a call that a tool recorded")
+    return Answer("functions", table, (*names, *with_values(_FIELDS, table)), tuple(notes))
 
 
 def _notes(parts: Parts, options: Options) -> list[str]:
