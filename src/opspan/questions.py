@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OF_RANGES = ("op", "module", "phase", "step", "function")
 # Maps each question to the values of its option `by`, which groups the rows. The first value is the default.
 BY: dict[str, tuple[str, ...]] = {
-    "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel", "line", "source-op"),
+    "table": ("name", "shape", "stack", "module", "step", "phase", "function", "stream", "kernel", "line", "source-op"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
     "launches": (*_OF_RANGES, "kernel", "stream", "copy"),
     "waits": (*_OF_RANGES, "why", "call"),

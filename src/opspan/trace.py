@@ -84,7 +84,8 @@ class Trace(Tables):
         frame.
 
         Args:
-            by: "name", "shape", "stack", "module", "step", "phase", "stream", "kernel", "line" or "source-op".
+            by: "name", "shape", "stack", "module", "step", "phase", "function", "stream", "kernel", "line" or
+                "source-op".
             sort_by: a column, or torch's name of one; the largest comes first.
             op: only ops of this name, or of names that match this pattern.
             kernels: also show rows of kernels and copies.

@@ -199,7 +199,7 @@ def test_sums_of_work(trace: Trace) -> None:
 @pytest.mark.parametrize("by", ["color", [], ["name", "stream"]])
 def test_sums_by_what_there_is_not_are_refused(trace: Trace, by: str | list[str]) -> None:
     found = analyse(trace)
-    with pytest.raises(UsageError, match="expected one of name, shape, module, step, phase, stream, kernel"):
+    with pytest.raises(UsageError, match="expected one of name, shape, module, step, phase, function, stream, kernel"):
         averages(found.ranges, found.work, by)
 
 

@@ -123,6 +123,7 @@ def test_only_what_a_table_is_by_may_be_missing() -> None:
         "module": "No range is in a module",
         "step": "No range is in a step",
         "stack": "No op has a stack",
+        "function": "No op has a function",
         "line": "No op has a line of the program",
         "source-op": "No range is an op, and no kernel was compiled by torch",
         "stream": "Nothing to show",

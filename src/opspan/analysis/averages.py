@@ -1,4 +1,4 @@
-"""Computes sums by name, shape, module, step, phase, stream or kernel, and the device time of each range.
+"""Computes sums by name, shape, module, step, phase, function, stream or kernel, and the device time of each range.
 
     device_time(ranges, work) -> ranges with:
         self_device_ns (Int64): time of the work that belongs to the range itself.
@@ -39,6 +39,7 @@ OF_RANGES: dict[str, tuple[str, ...]] = {
     "module": ("module",),
     "step": ("step",),
     "phase": ("phase",),
+    "function": ("function",),
 }
 OF_WORK: dict[str, tuple[str, ...]] = {
     "stream": ("rank", "device_id", "context_id", "stream_id"),
@@ -92,7 +93,8 @@ def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 def averages(
     ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] = "name", names: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    """Returns the sums, the largest group first. `by` is one of BY, or several of name, shape, module, step, phase."""
+    """Returns the sums, the largest group first. `by` is one of BY, or several of name, shape, module, step, phase,
+    function. By function, the column `function` should have names instead of rows (`names_of_functions`)."""
     chosen = [by] if isinstance(by, str) else list(by)
     unknown = [name for name in chosen if name not in BY]
     if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(OF_WORK)):

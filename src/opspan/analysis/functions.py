@@ -3,6 +3,7 @@
     functions(ranges, calls_of_functions) -> ranges with:
         function (UInt32): row of the innermost function call that was open on the range's thread when the range began.
             If there was none, a range in a backward has the function of its forward op.
+    names_of_functions(ranges, calls_of_functions) -> for each range, the name of its innermost function, by `frames`.
     parents(calls_of_functions) -> for each call, the row of the call around it.
     module_paths(calls_of_functions) -> for each call, the path of the modules that it is in. For example, the path is
         Net_0.Linear_1 for the call nn.Module: Linear_1 inside the call nn.Module: Net_0.
@@ -86,6 +87,13 @@ def frames(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.Series, pl.Dat
     count = of_stacks.height
     function = of_stack.zip_with(of_stack.is_not_null(), (function + count).cast(ROW_NUMBER))
     return function, pl.concat([of_stacks, tree.with_columns((_col("parent") + count).cast(ROW_NUMBER))])
+
+
+def names_of_functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+    if not ranges["stack"].count():
+        return calls["name"].gather(ranges["function"]).alias("function")  # needs no tree
+    function, tree = frames(ranges, calls)
+    return tree["name"].gather(function).alias("function")
 
 
 def _of_stacks(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:

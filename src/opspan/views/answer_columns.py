@@ -31,10 +31,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "device_memory_bytes self_device_memory_bytes": "with `--memory`: device memory, as bytes allocated minus "
         "bytes freed",
     },
-    "by module, step, phase": {
-        "module step phase": "name of the module, step or phase; `null`: the ranges outside of all modules, steps or "
-        "phases",
-        "count": "calls of the module, or number of steps of this name; not by phase. `null`: not known",
+    "by module, step, phase, function": {
+        "module step phase function": "name of the module, step, phase or innermost function; `null`: the ranges "
+        "outside of all modules, steps, phases or functions",
+        "count": "calls of the module, or number of steps of this name; not by phase and function. `null`: not known",
         "ranges": "number of ranges in it",
         "self_cpu_ns self_device_ns": "self time of these ranges",
         "cpu_ns device_ns": "with `--op NAME`: time of the calls on the CPU, and time on devices of the work that was "

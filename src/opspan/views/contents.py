@@ -30,7 +30,7 @@ _TABLES = {
 }
 _MOST_DOMAINS = 3
 # Groupings of `opspan table` that need ranges, and groupings that need kernels or copies.
-_OF_RANGES = ("module", "step", "phase")
+_OF_RANGES = ("module", "step", "phase", "function")
 _OF_WORK = ("stream", "kernel")
 
 

@@ -28,12 +28,12 @@ from opspan.analysis.samples import (
 from opspan.analysis.source_lines import eager_lines
 from opspan.printable import plural, printable
 from opspan.questions import Options, Question
-from opspan.views import of_ranges
+from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
 from opspan.views.fields import Field, with_values
 
 _SHOWN = "the samples that are counted here"
-FUNCTION = Field("function", "Function", "name", none="(unknown)")
+FUNCTION = replace(fields.FUNCTION, none="(unknown)")
 LIBRARY = Field("library", "Library", "name", none="(unknown)")
 _OF_STACKS = ("function", "library")
 _IS_LEAF, _IS_IN = "it was the innermost one of the stack", "it was in the stack, at any depth"

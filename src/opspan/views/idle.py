@@ -46,9 +46,11 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 
 
 def _is_sampled(analysis: Analysis, by: str) -> bool:
-    """Returns whether samples of processors say what the functions were, because no tool traced functions."""
+    """Returns whether samples of processors say what the functions were, because no tool traced functions, and ops have
+    no stacks."""
     tables = analysis.tables
-    return by == "function" and not tables.functions.height and tables.samples.height > 0
+    is_traced = tables.functions.height > 0 or tables.ranges["stack"].count() > 0
+    return by == "function" and not is_traced and tables.samples.height > 0
 
 
 def _sampled_part(pieces: pl.DataFrame | None) -> Part:
@@ -76,17 +78,18 @@ def _idle_part(analysis: Analysis, by: str, sampled: pl.DataFrame | None) -> Par
         )
         return Part(sums, STREAM)
     key = ("rank", "pid", "device_id") if by == "device" else (by,)
+    is_traced = by == "function" and analysis.tables.functions.height > 0
     if sampled is not None:
         pieces = sampled
-    elif by == "function":
+    elif is_traced:
         pieces = in_functions(analysis.attributed, analysis.gaps)
     else:
         pieces = analysis.idle
     if by == "device":
         pieces = pieces.with_columns(analysis.gaps[name].gather(pieces["gap"]) for name in key)
-    elif by == "function" and sampled is None:
+    elif is_traced:
         pieces = pieces.with_columns(analysis.tables.functions["name"].gather(pieces["function"]).alias(by))
-    elif by != "function":
+    elif sampled is None:
         pieces = pieces.with_columns(of_ranges.names(analysis, by, pieces["range"]))
     times = {f"{why}_ns": pl.when(_col("why") == why).then("ns").otherwise(0) for why in WHY}
     sums = (

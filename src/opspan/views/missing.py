@@ -53,10 +53,13 @@ def device_command(trace: Tables) -> str:
 
 
 def without(trace: Tables, by: str) -> str:
-    """Returns the message for a table in which no row has what `by` names: a module, step, shape, stack, line or source
-    op."""
+    """Returns the message for a table in which no row has what `by` names: a module, step, shape, stack, function, line
+    or source op."""
     if by == "stack":
         return f"No op has a stack: {FUNCTIONS}"
+    if by == "function":
+        sampled = "; `opspan functions` has the functions that processors were sampled in"
+        return f"No op has a function: {FUNCTIONS}{sampled if trace.samples.height else ''}"
     if by == "module":
         return f"No range is in a module: capture modules with {labelling(trace, MODULES)}, or modules=True"
     if by == "step":

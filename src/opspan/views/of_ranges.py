@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysis
+from opspan.analysis.functions import names_of_functions
 from opspan.views.fields import Field
 
 OF_RANGES = ("op", "module", "phase", "step", "function")
@@ -15,7 +16,7 @@ def names(analysis: Analysis, by: str, ranges: pl.Series) -> pl.Series:
     ranges. The names stay categorical, because callers show only a few of them as strings."""
     trace = analysis.complete
     if by == "function":
-        return trace.functions["name"].gather(trace.ranges["function"].gather(ranges)).alias(by)
+        return names_of_functions(trace.ranges, trace.functions).gather(ranges)
     return trace.ranges["name" if by == "op" else by].gather(ranges).alias(by)
 
 

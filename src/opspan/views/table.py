@@ -18,6 +18,7 @@ from opspan import analysis as analyses
 from opspan import forked, html_columns
 from opspan.analysis import Analysis, kernel_use
 from opspan.analysis.averages import OF_WORK, RANGE_ORDER, WORK_ORDER, launched_in
+from opspan.analysis.functions import names_of_functions
 from opspan.analysis.nest import timeless
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.source_lines import UNKNOWN, sums_by_line, sums_by_source_op
@@ -38,20 +39,21 @@ __all__ = ["SCHEMA", "Table", "lean", "table_of"]
 
 SCHEMA = 1  # version of the JSON; it grows when a name, or the meaning of a name, changes
 _CONTEXTS = ("module", "step", "phase")
+_OF_RANGES = (*_CONTEXTS, "function")
+_CALLED = ("module", "step")  # groupings whose rows say how often the module was called, or how many steps there were
 _OF_WORK = ("stream", "kernel")
 _OF_SOURCE = {"line": "line", "source-op": "source_op"}  # grouping -> its key column
 _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # columns whose texts are JSON
-# Grouping -> its key column, and the value of this column in rows that have no module, step, shape, stack, line or op.
-# Null counts as [].
+# Grouping -> its key column, and the value of this column in rows that have no module, step, .... Null counts as [].
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
-_WITHOUT |= {"line": ("line", UNKNOWN), "source-op": ("source_op", UNKNOWN)}
+_WITHOUT |= {"function": ("function", "[]"), "line": ("line", UNKNOWN), "source-op": ("source_op", UNKNOWN)}
 NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
     "--cuda-memory-usage=true"
 )
-_SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank", *_OF_SOURCE.values())
+_SORTED_UP = ("name", "sizes", "stack", "device", "kind", *_OF_RANGES, "rank", *_OF_SOURCE.values())
 # The table is sorted by the first of these columns that is not all 0.
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")
 _COUNTED = {
@@ -235,7 +237,7 @@ def _check(options: Options) -> None:
     if options.memory and (options.by in _OF_WORK or options.by in _OF_SOURCE):
         raise UsageError(
             f"--memory is about ops, and a table by {options.by} has none; expected --by name, shape, stack, module, "
-            "step or phase"
+            "step, phase or function"
         )
 
 
@@ -281,10 +283,13 @@ def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> P
     if by in _OF_SOURCE:
         sums = sums_by_line(trace, names) if by == "line" else sums_by_source_op(trace, names)
         return Part(sums, (_OF_SOURCE[by],))
-    rows = analyses.averages(trace.ranges, trace.work, by, names)
-    if by in _CONTEXTS and names is None:
+    ranges = trace.ranges
+    if by == "function":
+        ranges = ranges.with_columns(names_of_functions(ranges, trace.functions))
+    rows = analyses.averages(ranges, trace.work, by, names)
+    if by in _OF_RANGES and names is None:
         rows = rows.rename({"count": "ranges"})
-        if by != "phase":
+        if by in _CALLED:
             rows = rows.join(analyses.calls_of(trace, by), on=by, how="left", maintain_order="left")
     return Part(rows, OF_WORK["stream"] if by == "stream" else (by,))
 
@@ -340,10 +345,10 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
         rows = rows.sort(*order, *key, descending=[True] * len(order) + [False] * len(key))
     rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
     rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
-    if by in _CONTEXTS and options.op is None:
+    if by in _OF_RANGES and options.op is None:
         # A range may be inside another range of its group, so sums of whole times would count it twice.
         rows = rows.drop("cpu_ns", "device_ns")
-        if by != "phase":
+        if by in _CALLED:
             rows = rows.select(by, "count", pl.exclude(by, "count"))
     if by == "stream":
         rows = rows.with_columns(average_device_ns=_col("device_ns") / _col("count"))
@@ -355,7 +360,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
 
 
 def _is_one_group(table: Table) -> bool:
-    """Returns True if no row has what the table is grouped by: a module, step, shape, stack, line or source op."""
+    """Returns True if no row has what the table is grouped by, such as a module."""
     column, none = _WITHOUT.get(table.by, ("", None))
     return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
 

@@ -12,6 +12,7 @@ from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, as_torch, cut, fitted
 from opspan.views.fields import (
     BLOCKS_PER_SM,
+    FUNCTION,
     KIND,
     LINE,
     MODULE,
@@ -33,6 +34,7 @@ _KEYS = (
     MODULE,
     STEP,
     replace(PHASE, unit="text"),
+    FUNCTION,
     KIND,
     NAME,
     *PLACES,
