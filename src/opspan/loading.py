@@ -288,10 +288,10 @@ def _launches_graphs(trace: Tables) -> bool:
 
 def _has_compiled_calls(trace: Tables) -> bool:
     """Returns whether compiled code ran in this part of a trace, but the compiler's log was not found. The log may be
-    in marks outside of the part. Traces of torch.profiler have no such marks."""
+    in marks outside of the part."""
     from opspan.analysis.provenance import has_compiled_code
 
-    return trace.metadata.source != "kineto" and trace.provenance.is_empty() and has_compiled_code(trace.ranges)
+    return trace.provenance.is_empty() and has_compiled_code(trace.ranges)
 
 
 def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
@@ -332,7 +332,7 @@ def _read(
 ) -> PartAndSteps:
     """Reads a trace. For a capture, also reads the device files and the samples of perf in the same folder. Adds the
     ops of work that graph replays launched."""
-    from opspan.readers import read_file
+    from opspan.readers import read_file, reads_parts, source_for
 
     if window is None:
         trace = read_file(path, source)
@@ -340,18 +340,26 @@ def _read(
             trace = _with_others(trace, path)
         return _with_captures(trace, path, captures), None
     from opspan.analysis.narrowed import narrowed
-    from opspan.tables.window import cut
 
-    is_alone = not (capture_files.device_files(path) or capture_files.perf_text(path))
-    if is_alone or source not in (None, "capture"):
-        part, steps = narrowed(lambda window: read_file(path, source, window), window)
+    kind = source_for(path, source)
+    is_alone = kind.name != "capture" or not (capture_files.device_files(path) or capture_files.perf_text(path))
+    if is_alone and reads_parts(kind):
+        part, steps = narrowed(lambda window: read_file(path, kind.name, window), window)
         if not _launches_graphs(part) and not _has_compiled_calls(part):
             return _with_captures(part, path, captures), steps
     # Reads the whole trace before cutting it. Captures of graphs and the compiler's log may lie outside of the window,
     # and only complete replays are recognised.
-    trace = read_file(path, source)
+    trace = read_file(path, kind.name)
     trace = _with_captures(trace if is_alone else _with_others(trace, path), path, captures)
-    return narrowed(lambda window: trace if window is None else cut(trace, window), window)
+    return narrowed(lambda window: trace if window is None else _cut(trace, window, path), window)
+
+
+def _cut(trace: Tables, window: Window, path: Path) -> Tables:
+    from opspan.formats.boundary import boundary
+    from opspan.tables.window import cut
+
+    with boundary(path):
+        return cut(trace, window)
 
 
 def _with_others(host: Tables, path: Path) -> Tables:

@@ -50,6 +50,11 @@ def reader_of(source: Source) -> Reader:
     return reader
 
 
+def reads_parts(source: Source) -> bool:
+    """Returns whether the source's reader can read a part of a file without reading the whole file."""
+    return _read_part(source) is not None
+
+
 def _read_part(source: Source) -> Callable[[Path, Window], Tables] | None:
     return getattr(reader_of(source), "read_part", None)
 
@@ -59,8 +64,9 @@ _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counte
 
 
 def read_file(path: Path, source: str | None = None, window: Window | None = None) -> Tables:
-    """Reads a trace, or only its events that overlap the window. Raises an error if the file certainly does not fit
-    into memory. `source`: the name of the reader; by default the content decides."""
+    """Reads a trace. Raises an error if the file certainly does not fit into memory. `source`: the name of the reader;
+    by default the content decides. `window`: the reader reads only events that overlap the window. Only for readers
+    that read parts (`reads_parts`)."""
     reader = source_for(path, source)
     with boundary(path):
         writer = writer_of(path)
@@ -92,15 +98,12 @@ def with_compile_log(trace: Tables) -> Tables:
 
 def _read(source: Source, path: Path, window: Window | None) -> Tables:
     read_part = _read_part(source)
-    if window is not None and read_part is not None:
+    if window is not None:
+        if read_part is None:
+            raise ValueError(f"the reader {source.name} reads whole files only")
         return read_part(path, window)
     check_room(path, source.memory, has_parts=read_part is not None)
-    trace = reader_of(source).read(path)
-    if window is None:
-        return trace
-    from opspan.tables.window import cut
-
-    return cut(trace, window)
+    return reader_of(source).read(path)
 
 
 def _note_types(input_types: pl.Series, issues: Issues) -> None:
