@@ -12,10 +12,11 @@ import pytest
 import opspan
 from builders import compile_log as log
 from builders import kineto
+from opspan.analysis import provenance
 from opspan.analysis.averages import DURATION, on_device
-from opspan.analysis.provenance import AMBIGUOUS, matched
+from opspan.analysis.provenance import AMBIGUOUS, Matches, matched
 from opspan.analysis.source_lines import sums_by_line, sums_by_source_op
-from opspan.tables import Metadata
+from opspan.tables import Metadata, Tables
 from opspan.trace import Trace
 from real_files import in_parts, traces_of
 
@@ -276,3 +277,22 @@ def test_compiled_kernels_of_real_traces_have_the_ops_of_their_names(traces_dir:
     for kernel, ops in fused.select("name", "source_ops").unique().iter_rows():
         joined = "_".join(op.removeprefix("aten::") for op in ops.split("; "))
         assert kernel.partition("_fused_")[2].rpartition("_")[0] == joined
+
+
+def test_a_page_looks_kernels_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program()
+    program.call((ADD, [3]), (MUL, [4]))
+    trace = program.load(tmp_path, log.lines({f"{ADD}:1": [3], f"{MUL}:2": [4]}))
+    compute, computed = provenance._matched, []
+
+    def counted(trace: Tables) -> Matches:
+        computed.append(trace)
+        return compute(trace)
+
+    monkeypatch.setattr(provenance, "_matched", counted)
+    trace.report(tmp_path / "page.html")
+
+    assert len(computed) == 1
+    analysed = trace.analysed
+    assert matched(analysed.complete) is matched(analysed.attributed)
+    assert matched(analysed.complete).of_work.equals(compute(analysed.complete).of_work)

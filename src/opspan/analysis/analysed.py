@@ -1,7 +1,6 @@
 """Analysis: the tables of a trace and the results of their analysis. Each result is computed once, on its first use.
 
-Code that needs analysed tables, such as the views, takes an Analysis. So this code need not check which columns the
-tables already have.
+Code that needs analysed tables, such as the views, takes an Analysis, and need not check which columns they have.
 
 A process may be recorded in several cycles (files that it wrote one after another). Each cycle is analysed as if it
 were a separate rank. Such a rank is called a lane. So nothing is looked up, attributed or summed across cycles, and the
@@ -73,8 +72,7 @@ class Analysis:
 
     @shared_property
     def by_lane(self) -> Analysis:
-        """An analysis of the same rows, but with a lane for each cycle of a process. If no process has several
-        cycles, it is `self`."""
+        """An analysis of the same rows, with a lane for each cycle of a process; `self` if each has one cycle."""
         if self.lanes is None:
             return self
         frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations
@@ -174,8 +172,7 @@ class Analysis:
 
         return together([Part(rows, key)], again=True).rows
 
-    # The rows for steps and the rows for whole processes are computed together, because most of the computation is the
-    # same.
+    # Rows for steps and rows for whole processes are computed together, because they share most of the computation.
 
     @shared_property
     @by_cycle
@@ -395,4 +392,9 @@ def _in_context(attributed: T, step_pattern: str | None = None) -> T:
     from opspan.analysis.phases import phases
     from opspan.analysis.steps import steps
 
-    return attributed.replace(ranges=phases(steps(modules_of(attributed), step_pattern)))
+    complete = attributed.replace(ranges=phases(steps(modules_of(attributed), step_pattern)))
+    if attributed.provenance.is_empty():
+        return complete
+    from opspan.analysis.provenance import share
+
+    return share(attributed, complete)

@@ -23,7 +23,8 @@ and a graph may launch it several times. In this case these things decide, in th
 
 Kernels of libraries, such as cuBLAS, have names that the compiler does not know. They belong to the range of an op
 right inside the call of the graph. For example, extern_kernels.mm is the compiler's name for the op aten::mm. Row
-numbers are those of the trace, which must have gone through `attribute`.
+numbers are those of the trace, which must have gone through `attribute`. The matches of a trace are computed once.
+`share` says that two traces have the same matches.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
@@ -41,6 +43,7 @@ from opspan.fused_names import extern_op, fused_ops, without_graph
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
+T = TypeVar("T", bound="Tables")
 AMBIGUOUS = -1
 _CALL = r"^## Call CompiledFxGraph (\w+) ##$"
 _REGION = r"^Torch-Compiled Region: (\S+)"
@@ -72,7 +75,25 @@ def has_compiled_code(ranges: pl.DataFrame) -> bool:
     return bool(names.str.contains(f"{_CALL}|{_REGION}").any())
 
 
+# For each trace, a list that is empty until the trace's matches are computed. Traces may share a list.
+_known: WeakKeyDictionary[Tables, list[Matches]] = WeakKeyDictionary()
+
+
+def share(trace: Tables, other: T) -> T:
+    """Lets two traces have the same matches, and returns the other one. They may differ only in columns that `matched`
+    does not use, such as modules and steps."""
+    _known[other] = _known.setdefault(trace, [])
+    return other
+
+
 def matched(trace: Tables) -> Matches:
+    known = _known.setdefault(trace, [])
+    if not known:
+        known.append(_matched(trace))
+    return known[0]
+
+
+def _matched(trace: Tables) -> Matches:
     ranges = trace.ranges
     calls = _calls(trace.provenance)
     index = _Index(calls)
