@@ -26,6 +26,7 @@ class Op:
     sizes: str = "[[4, 4]]"
     module: str | None = None  # without nn.Module:
     around: str | None = None  # an op around it
+    category: str = "cpu_op"  # "python_function" has no range, only a function
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _captured(
                 yield _call(call, clock, correlation, **args)
             closed = clock.tick()
             ends = closed - opened
-            yield span("cpu_op", op.name, MAIN, opened, ends, **{"Input Dims": json.loads(op.sizes)})
+            yield span(op.category, op.name, MAIN, opened, ends, **{"Input Dims": json.loads(op.sizes)})
             if op.around:
                 yield span("cpu_op", op.around, MAIN, opened - 0.2, ends + 0.4, **{"Input Dims": []})
             if op.module:

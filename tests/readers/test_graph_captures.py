@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import opspan
 from builders.graphs import Graph, Op, Step, capture, execution
+from opspan.analysis.captured_launches import captured_launches
 from opspan.cli import main
 from opspan.errors import NotATrace, NotReadable, ReadError
 
@@ -181,6 +182,27 @@ def test_a_real_recording_agrees_with_other_peoples_figures(traces_dir: Path, tm
         trace.kernels()["module"].null_count()
         == trace.kernels().filter(pl.col("op").cast(str).str.contains("^aten::(sub|index|copy_)$")).height
     )
+
+
+def test_a_launch_outside_of_ops_has_the_range_around_it(tmp_path: Path) -> None:
+    marked = Op("my range", ("gemm",), module="Linear_0", category="user_annotation")
+    graph = Graph((marked, Op("f", ("lone",), category="python_function")))
+    captures = capture(tmp_path / "c.json.gz", graph)
+    run = execution(tmp_path / "run.json.gz", Step("step[DECODE bs=2]", (graph,)))
+
+    rows = opspan.load(run, captures=captures).kernels().select(pl.col("name", "op", "module").cast(pl.String))
+
+    assert rows.rows() == [("gemm", "my range", "Linear_0"), ("lone", "step[DECODE bs=2]", None)]
+
+
+def test_no_launch_of_a_real_capture_is_outside_of_all_ranges(traces_dir: Path) -> None:
+    trace = opspan.load(traces_dir / "kineto" / "vllm_graph_capture.json.gz").analysed.complete
+
+    launches = captured_launches(trace)
+
+    assert launches["range"].null_count() == 0
+    kinds = dict(trace.ranges["kind"].gather(launches["range"]).cast(pl.String).value_counts().iter_rows())
+    assert kinds == {"op": 289, "user": 72}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
