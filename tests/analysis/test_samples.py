@@ -17,7 +17,7 @@ import opspan
 from analysis.frames import table
 from builders import nsys
 from opspan.analysis import samples as samples_module
-from opspan.analysis.samples import BROKEN, by_function, by_library, distinct_stacks, left_out
+from opspan.analysis.samples import BROKEN, by_function, by_library, distinct_stacks, figures_of, left_out
 from opspan.errors import UsageError
 from opspan.questions import Options, question
 
@@ -248,3 +248,16 @@ def test_outer_functions_of_too_large_stacks_are_left_out(
     assert left_out(distinct_stacks(samples)) == sum(lengths) - shown
     answer = question("functions").answer_of(made.analysed, Options())
     assert any("are left out" in note for note in answer.notes) == (deepest < 4)
+
+
+def test_a_count_that_is_added_to_a_larger_one_may_be_small() -> None:
+    # cycles of cores: 100 / 2 * (1 + 10 / 40)
+    events = {"CPU_CLK_UNHALTED.THREAD": 100, "CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE": 10}
+    events |= {"CPU_CLK_UNHALTED.REF_XCLK": 40, "UOPS_RETIRED.RETIRE_SLOTS": 50}
+    sums = pl.DataFrame(
+        [{"op": "mm", "event": event, "samples": count, "weight": count} for event, count in events.items()]
+    )
+    assert figures_of(sums, ["op"], 4)["retiring"].to_list() == [50 / (4 * 62.5)]
+    assert figures_of(sums, ["op"])["retiring"].to_list() == [None]
+    few = sums.with_columns(samples=pl.when(pl.col("event") == "CPU_CLK_UNHALTED.REF_XCLK").then(29).otherwise(50))
+    assert figures_of(few, ["op"], 4)["retiring"].to_list() == [None]

@@ -51,6 +51,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "2024": "hw_node utc_time sys_tsc sys_frequency cpu_tsc cpu_frequency __hash",
     },
     "dd_hw_node": {"2013": "machine_name arch os_info", "2022": "machine_name arch os_info context_count"},
+    "dd_package": {"2013": "name hw_node freq_hz brand_name"},
     "dd_os_info": {"2013": "name version detailed_name kernel_release"},
     "dd_process": {
         "2013": "match_id hw_node name arch start_tsc end_tsc pid path",
@@ -138,6 +139,13 @@ DESCRIPTOR = """<?xml version="1.0" encoding="UTF-8"?>
  </rdmgr>
 </root>
 """
+MACHINE = """<?xml version='1.0' encoding='UTF-8'?>
+<bag xmlns:int="http://www.w3.org/2001/XMLSchema#int">
+ <contextValue id="CPU_NAME" value="{name}"/>
+ <contextValue id="PMU" value="{events}"/>
+ <contextValue id="cpuFamily" int:value="6"/>
+</bag>
+"""
 OPTIONS = "-r\nr000hs\n--itt-config=frame\n--itt-config={tasks}event,counter\n--\npython\ntrain.py\n--name=a b\n"
 
 
@@ -198,6 +206,8 @@ def result(folder: Path, tables: Tables, age: str = "2020", tasks: bool = True) 
     (folder / f"{folder.name}{suffix}").write_text(DESCRIPTOR.format(product=PRODUCTS[age]), encoding="utf-8")
     (folder / "config").mkdir()
     (folder / "config" / "runss.options").write_text(OPTIONS.format(tasks="task," if tasks else ""))
+    name = "Intel(R) Xeon(R) Processor code named Broadwell"
+    (folder / "config" / "context_values.cfg").write_text(MACHINE.format(name=name, events="broadwell_server"))
     (folder / "data.0").mkdir()
     (folder / "data.0" / "1.trace").write_bytes(b"\0\1raw")
     return folder
@@ -228,6 +238,7 @@ def around(age: str) -> dict[str, Rows]:
             }
         ],
         "dd_hw_node": [{"machine_name": "node7"}],
+        "dd_package": [{"name": f"package_{row}", "brand_name": "Intel(R) Xeon(R) CPU E5-2630 v4"} for row in (0, 1)],
         "dd_os_info": [{"name": "Linux", "kernel_release": "5.4.0"}],
         "dd_process": [
             {"name": "amplxe-runss", "pid": PID, "start_tsc": tsc(-9), "end_tsc": tsc(-9)},

@@ -102,6 +102,8 @@ class TestARun:
         assert found.options["schema_version"] == vtune.VERSIONS[age]
         assert found.options["command_line"] == "python train.py '--name=a b'"
         assert found.options["analysis"] == "hs"
+        assert found.options["processor"] == "Intel(R) Xeon(R) CPU E5-2630 v4"
+        assert found.options["microarchitecture"] == "broadwell_server"
 
     def test_threads_and_processes(self, trace: Trace) -> None:
         assert trace.threads.select("pid", "tid", "name").rows() == [(PID, MAIN, "trainer"), (PID, WORKER, None)]
@@ -180,6 +182,35 @@ def test_a_descriptor_that_cannot_be_read_is_an_issue(tmp_path: Path, text: str)
     trace = opspan.load(folder)
     assert issues(trace)["damaged_file"] == 1
     assert trace.metadata.tool_version is None
+
+
+@pytest.mark.parametrize(
+    ("events", "name", "expected"),
+    [
+        ("skylake", "Unknown", "skylake"),
+        ("Unknown", "Intel(R) microarchitecture code named Coffeelake", "Coffeelake"),
+        ("", "Intel(R) Xeon(R) E5/E7 v3 processor", None),
+        ("Unknown", "Unknown", None),
+    ],
+)
+def test_the_microarchitecture_is_the_one_that_vtune_names(
+    tmp_path: Path, events: str, name: str, expected: str | None
+) -> None:
+    folder = vtune.run(tmp_path / "r000hs", "2020")
+    folder.joinpath("config", "context_values.cfg").write_text(vtune.MACHINE.format(events=events, name=name))
+    assert opspan.load(folder).metadata.options.get("microarchitecture") == expected
+
+
+def test_facts_about_the_machine_may_be_damaged_or_missing(tmp_path: Path) -> None:
+    folder = vtune.run(tmp_path / "r000hs", "2020")
+    file = folder.joinpath("config", "context_values.cfg")
+    for text, count in (("<bag>", 1), ('<!DOCTYPE a [<!ENTITY b "c">]><bag>&b;</bag>', 1), ("<bag/>", None)):
+        file.write_text(text)
+        trace = opspan.load(folder)
+        assert issues(trace).get("damaged_file") == count
+        assert "microarchitecture" not in trace.metadata.options
+    file.unlink()
+    assert "damaged_file" not in issues(opspan.load(folder))
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:

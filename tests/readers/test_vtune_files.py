@@ -21,6 +21,14 @@ VERSIONS = {
     "r010hs_tasks/r010hs": "9.211",
     "r000hs_2022/r000hs": "9.246",
 }
+# The text that the file has as the name of the model, and VTune's name of the microarchitecture.
+PROCESSORS = {
+    "r001hs_2013/r001hs": ("AMD Opteron(tm) Processor 6172", None),
+    "r000cc_2015": ("Intel(R) Xeon(R) CPU E5-2620 v3 @ 2.40GHz", "haswell_server"),
+    "r010hs_tasks/r010hs": ("Intel(R) Xeon(R) CPU E5-2630 v4 @ 2.20GHz", "broadwell_server"),
+    "r000hs_2022/r000hs": ("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", "skylake_server"),
+    "r001hs_2024/r001hs": ("Intel(R) Core(TM) i7-8750H CPU @ 2.20GHz", "skylake"),
+}
 
 TASKS = """
 SELECT coalesce(d.name, ''), tt.name, p.pid, th.thread_id,
@@ -237,6 +245,15 @@ def test_the_result_with_tasks(traces_dir: Path) -> None:
     assert (trace.metadata.host, trace.metadata.tool_version) == ("granger1", "2020 Update 2")
     assert trace.issues.is_empty()
     assert len(opspan.load_vtune(folder)) == 81
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_the_processor(traces_dir: Path, name: str) -> None:
+    folder = traces_dir / "vtune" / name
+    if not folder.is_dir():
+        pytest.skip(f"{name} is not among the recorded traces")
+    options = opspan.load(folder).metadata.options
+    assert (options["processor"], options.get("microarchitecture")) == PROCESSORS[name]
 
 
 @pytest.mark.parametrize("name", VERSIONS)

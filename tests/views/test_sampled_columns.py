@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -102,6 +103,40 @@ def test_instructions_by_cycle_need_enough_samples_of_both_events() -> None:
     assert few.table("name").rows["ipc"].null_count() == len(rows)
     assert "IPC" in str(trace.table("name"))
     assert "IPC" not in str(few.table("name"))
+
+
+SLOTS = [("CPU_CLK_UNHALTED.THREAD", 1000), ("UOPS_RETIRED.RETIRE_SLOTS", 2400), ("IDQ_UOPS_NOT_DELIVERED.CORE", 800)]
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("broadwell_server", 4), ("icelake", 5), ("alderlake", None), (None, None)]
+)
+def test_shares_of_slots_need_the_microarchitecture(name: str | None, width: int | None) -> None:
+    trace = trace_of(SLOTS)
+    ranks = [replace(rank, options={"microarchitecture": name} if name else {}) for rank in trace.ranks]
+    trace = Trace(tuple(ranks), **trace.frames)
+    rows = in_order(trace)
+    cycles, retired, lacking = (expected(trace, event) for event, _ in SLOTS)
+    for column, counts, weight in (("retiring", retired, 2.4), ("front_end_bound", lacking, 0.8)):
+        shares = {key: weight * counts[key] / (width * cycles[key]) if width else None for key in cycles}
+        assert found(rows, column) == (pytest.approx(shares) if width else shares)
+        title = column.capitalize().replace("Front_end", "Front-end").replace("_", " ")
+        assert (title in str(trace.table("name"))) == bool(width)
+    (of_functions,) = trace.sampled_functions("op").filter(op="add")["retiring"]
+    assert of_functions == found(rows, "retiring")["add", 0]
+
+
+def test_the_slots_of_ranks_on_different_processors_are_unknown(tmp_path: Path) -> None:
+    files = []
+    for number, name in enumerate(("broadwell_server", "broadwell_server", "icelake")):
+        trace = trace_of(SLOTS)
+        ranks = tuple(replace(rank, options={"microarchitecture": name}) for rank in trace.ranks)
+        files.append(tmp_path / f"{number}.opspan")
+        Trace(ranks, **trace.frames).save(files[-1])
+    for paths, is_known in ((files[:2], True), (files, False)):
+        for verb, more in (("functions", ["--by", "op"]), ("table", [])):
+            shown = [row["retiring"] for row in printed(verb, *paths, *more)]
+            assert any(value is not None for value in shown) == is_known
 
 
 def test_tables_without_samples_and_by_other_groupings_have_no_such_columns() -> None:

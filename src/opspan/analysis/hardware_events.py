@@ -4,6 +4,7 @@
         llc_misses, front_end_bound, retiring.
     time_event(events) -> the event whose weights are shares of time.
     is_ns(event) -> whether the weights of the event are nanoseconds.
+    may_be_rare(event) -> whether a small count of the event is no reason to leave figures out.
 
 Counts of different events have different units, so they are never added. The formulas are those of the event lists and
 of the Top-Down Method (level 1) that Intel publishes, and docs/formats/vtune.md lists them:
@@ -100,6 +101,11 @@ def time_event(events: Iterable[str | None]) -> str | None:
 def is_ns(event: str | None) -> bool:
     """Returns whether the weights of the event's samples are nanoseconds of processor time."""
     return event is not None and any(parsed.base in _TIMES for parsed in _parsed([event]))
+
+
+def may_be_rare(event: str) -> bool:
+    """Returns whether the figures add the event's count to a larger one, so that a small count is no large error."""
+    return any(parsed.base in _ONE_ACTIVE for parsed in _parsed([event]))
 
 
 def _parsed(names: Iterable[str]) -> list[_Event]:

@@ -17,7 +17,7 @@
     of_time(samples) -> the samples whose event measures time.
     counted_event(counts) -> the event whose samples are counted.
     is_of(event) -> whether a row is of the event.
-    figures_of(sums, key) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
+    figures_of(sums, key, width) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
     functions_of(stacks) -> a row for each function of each stack.
     name_by_itself() -> the name of such a row's function, where its library is not shown beside it.
     is_short() -> whether a sample has only its innermost functions.
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.functions import spans_of
-from opspan.analysis.hardware_events import figures, time_event
+from opspan.analysis.hardware_events import figures, may_be_rare, time_event
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.spans import PROCESS, distinct, union, within
 from opspan.tables.names import matching, names_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
 SHORT = "only their innermost functions, because the tool did not record the whole stack, or could not"
-OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses")
+OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses", "front_end_bound", "retiring")
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
 MOST_FRAMES = 20_000_000  # of the distinct stacks together; only crafted files and very long runs have more
 _FRAMES_AT_ONCE = 1_000_000  # that are split at a time, which limits the memory
@@ -142,12 +142,15 @@ def counted_event(counts: pl.DataFrame) -> str | None:
     return event
 
 
-def figures_of(sums: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+def figures_of(sums: pl.DataFrame, key: Sequence[str], width: int | None = None) -> pl.DataFrame:
     """Returns OF_HARDWARE for each value of `key`. `sums` has the columns of the key, event, samples and weight. Events
-    that have few samples in a row are left out there."""
-    enough = sums.drop_nulls("event").with_columns(weight=pl.when(_col("samples") >= FEW).then("weight"))
+    that have few samples in a row are left out there. `width` is that of the processor's cores (processors.py)."""
+    sums = sums.drop_nulls("event")
+    rare = [event for event in sums["event"].unique() if may_be_rare(event)]
+    is_enough = (_col("samples") >= FEW) | _col("event").cast(pl.String).is_in(rare)
+    enough = sums.with_columns(weight=pl.when(is_enough).then("weight"))
     wide = enough.pivot("event", index=list(key), values="weight")
-    known = figures(wide.select(pl.exclude(key).cast(pl.Float64)))
+    known = figures(wide.select(pl.exclude(key).cast(pl.Float64)), width)
     nothing = pl.lit(None, dtype=pl.Float64)
     return wide.select(*key, *(known[name] if name in known.columns else nothing.alias(name) for name in OF_HARDWARE))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from opspan.printable import as_utf8
 
+MICROARCHITECTURE = "microarchitecture"  # key in `options`: the processor's microarchitecture in the tool's words
 ORDER, NAME = "order", "name"  # values of `rank_by` if the rank comes from the order or the names of the files
 MOST_RANKS = 2**24  # a number this large is damaged, or is not a rank
 

@@ -27,6 +27,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "their weights are not nanoseconds",
         "ipc": "by name, if ranges have samples of processors: instructions for each cycle in it, but not in ranges "
         "inside it; `null`: fewer than 30 samples of either event, or not counted",
+        "front_end_bound retiring": "by name, if ranges have samples of processors: shares of the slots for "
+        "micro-operations in it, but not in ranges inside it; `null`: fewer than 30 samples of an event, not counted, "
+        "or the width of the processor's cores is not known ([rules](formats/vtune.md#hardware-events))",
         "cpu_memory_bytes self_cpu_memory_bytes": "with `--memory`: host memory, as bytes allocated minus bytes freed",
         "device_memory_bytes self_device_memory_bytes": "with `--memory`: device memory, as bytes allocated minus "
         "bytes freed",
@@ -119,6 +122,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "error_share": "standard deviation of `share`, which is `share` / √`samples`",
         "cpu_ns total_cpu_ns": "`weight` and `total_weight`, only if they are nanoseconds of processor time",
         "cycles instructions ipc llc_misses": "counted by the hardware; `null`: fewer than 30 samples of the event",
+        "front_end_bound retiring": "shares of the slots for micro-operations; `null`: fewer than 30 samples of an "
+        "event, or the width of the processor's cores is not known ([rules](formats/vtune.md#hardware-events))",
     },
     "comm": {
         "op module phase step function": "name of the op, module, ... that started the collectives; `null`: in none. "

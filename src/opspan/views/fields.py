@@ -12,7 +12,8 @@ from opspan.events.texts import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
-SAMPLED = ("samples", "sampled_cpu_ns", "ipc")  # columns of the table by name, if the trace has samples of processors
+# Columns of the table by name, if the trace has samples of processors.
+SAMPLED = ("samples", "sampled_cpu_ns", "ipc", "front_end_bound", "retiring")
 _LEAST_NAME = 16  # a name is not cut to fewer characters; if there is less room, other columns are dropped
 
 

@@ -11,6 +11,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.hardware_events import is_ns
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
+from opspan.analysis.processors import width
 from opspan.analysis.provenance import matched
 from opspan.analysis.samples import (
     FEW,
@@ -54,9 +55,19 @@ COUNTS = (
     Field("samples", "Samples", "count", f"In which {_IS_LEAF}", rank=3),
     Field("error_share", "Error", "share", "Standard deviation of the share that comes from counting samples", rank=4),
 )
+_SLOTS = "the slots for micro-operations"
 RATES = (
     Field("ipc", "IPC", "number", "Instructions for each cycle", rank=5),
     Field("llc_misses", "LLC misses", "flop", rank=6),
+    Field(
+        "front_end_bound",
+        "Front-end bound",
+        "share",
+        "Slots that got no micro-operation, although the core could have taken one",
+        total_title=_SLOTS,
+        rank=7,
+    ),
+    Field("retiring", "Retiring", "share", "Slots whose micro-operation retired", total_title=_SLOTS, rank=7),
 )
 _FIELDS = (*SHARES, *TIMES, *COUNTS, *RATES)
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")
@@ -84,8 +95,15 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         "rows": Part(rows, (*key, "event")),
         "counts": Part(counts, ("event",)),
         "every": Part(every, ()),
+        "processors": Part(_widths(analysis), ("width",)),
         "left out": Part(pl.DataFrame({"functions": [lost]}), ()),
     }
+
+
+def _widths(analysis: Analysis) -> pl.DataFrame:
+    """Returns the width of the processor's cores, null if it is not known. The frame has no row without samples."""
+    widths = [width(analysis.tables.ranks)] if analysis.tables.samples.height else []
+    return pl.DataFrame({"width": widths}, schema={"width": pl.Int64})
 
 
 def _counted(analysis: Analysis, options: Options) -> pl.DataFrame:
@@ -141,7 +159,9 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
     times = {"cpu_ns": "weight", "total_cpu_ns": "total_weight"}
     of_time = _col if is_ns(event) else lambda _: pl.lit(None, dtype=pl.Int64)
     table = table.with_columns(of_time(of).alias(name) for name, of in times.items() if of in numbers)
-    table = table.join(figures_of(sums, key), on=key, how="left", nulls_equal=True, maintain_order="left")
+    widths = parts["processors"].rows["width"]
+    rates = figures_of(sums, key, widths[0] if len(widths) == 1 else None)
+    table = table.join(rates, on=key, how="left", nulls_equal=True, maintain_order="left")
     order = "weight" if options.by not in _OF_STACKS else ["weight", "total_weight"]
     return table.sort(order, descending=True, maintain_order=True)
 

@@ -8,6 +8,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.hardware_events import is_ns
 from opspan.analysis.parts import Part
+from opspan.analysis.processors import width
 from opspan.analysis.samples import counted_event, figures_of, is_of, ranges_of
 from opspan.events.event_frames import EventFrames
 from opspan.events.kinds import is_user
@@ -16,12 +17,18 @@ from opspan.text_columns import TextColumn
 from opspan.views.fields import SAMPLED, time_text
 
 _RANK = 10  # higher than the ranks of the other columns of the table, so these columns are dropped first
+# Columns with figures of the hardware, their titles and the form of their values.
+_RATES = {
+    "ipc": ("IPC", "{:.2f}"),
+    "front_end_bound": ("Front-end bound", "{:.1%}"),
+    "retiring": ("Retiring", "{:.1%}"),
+}
 _col = pl.col
 
 
 def sampled_part(analysis: Analysis, events: EventFrames, rows: pl.DataFrame) -> Part:
     """Returns the samples of each row and event. `rows` have the columns rank, name, is_user, device and nth; the sums
-    have all of these but is_user and device."""
+    have all of these but is_user and device. Their column `width` is the width of the processor's cores."""
     ranges = events.source.cpu.select("rank", "name", "kind")
     in_range = ranges_of(analysis.by_lane.attributed)
     samples = analysis.tables.samples.select("event", "weight").hstack(ranges[in_range])
@@ -38,7 +45,8 @@ def sampled_part(analysis: Analysis, events: EventFrames, rows: pl.DataFrame) ->
     )
     of_cpu = rows.filter(_col("device") == "cpu").select("rank", "name", "is_user", "nth")
     own = key.join(of_cpu, on=["rank", "name", "is_user"], maintain_order="left")
-    by = ["rank", "name", "nth", "event"]
+    own = own.with_columns(width=pl.lit(width(analysis.tables.ranks), dtype=pl.Int64))
+    by = ["rank", "name", "nth", "event", "width"]
     return Part(own.group_by(by, maintain_order=True).agg(_col("samples", "weight").sum()), tuple(by))
 
 
@@ -51,15 +59,16 @@ def with_samples(rows: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
     counted = sums.filter(is_of(event))
     time = "weight" if is_ns(event) else pl.lit(None, dtype=pl.Int64)
     counted = counted.select(*key, "samples", sampled_cpu_ns=time)
-    ipc = figures_of(sums, key).select(*key, "ipc")
+    widths = sums["width"].unique()
+    rates = figures_of(sums, key, widths[0] if len(widths) == 1 else None).select(*key, *_RATES)
     rows = rows.rename({name: f"{name} (report)" for name in SAMPLED if name in rows.columns})
-    for frame in (counted, ipc):
+    for frame in (counted, rates):
         rows = rows.join(frame, on=key, how="left", maintain_order="left")
     is_sampled = (_col("device") == "cpu") & _col("rank").is_in(sums["rank"].unique().implode())
     counts = ["samples", *(["sampled_cpu_ns"] if is_ns(event) else [])]
     return rows.with_columns(
         *(pl.when(is_sampled).then(_col(name).fill_null(0)).alias(name) for name in counts),
-        pl.when(is_sampled).then("ipc").alias("ipc"),
+        *(pl.when(is_sampled).then(name).alias(name) for name in _RATES),
     )
 
 
@@ -70,6 +79,7 @@ def as_text(rows: pl.DataFrame) -> list[TextColumn]:
         columns = {"Sampled CPU": ["--" if time is None else time_text(time) for time in times]}
     else:
         columns = {"Samples": ["--" if count is None else f"{count:,}" for count in rows["samples"].to_list()]}
-    if rows["ipc"].count():
-        columns["IPC"] = ["--" if ipc is None else f"{ipc:.2f}" for ipc in rows["ipc"].to_list()]
+    for name, (title, form) in _RATES.items():
+        if rows[name].count():
+            columns[title] = ["--" if value is None else form.format(value) for value in rows[name].to_list()]
     return [TextColumn(title, cells, _RANK) for title, cells in columns.items()]

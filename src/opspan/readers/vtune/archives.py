@@ -35,8 +35,8 @@ SNIFFED_BYTES = 256 << 20
 
 RESULT = re.compile(
     r"(?P<root>(?:[^/]+/)*)"
-    r"(?P<member>[^/]+\.(?:vtune|amplxe)|config/\w+\.options|sqlite-db/dicer\.db(?:-wal|-journal)?"
-    r"|sqlite-db/\w+/container\.metadata|sqlite-db/\w+/\w+/\d+)"
+    r"(?P<member>[^/]+\.(?:vtune|amplxe)|config/\w+\.options|config/context_values\.cfg"
+    r"|sqlite-db/dicer\.db(?:-wal|-journal)?|sqlite-db/\w+/container\.metadata|sqlite-db/\w+/\w+/\d+)"
 )
 INSIDE = re.compile(r"(?:^|/)(?:sqlite-db|data\.\d+)/|\.(?:vtune|amplxe)$")
 DESCRIPTOR = re.compile(r"[^/]+\.(vtune|amplxe)")

@@ -1,7 +1,9 @@
-"""Finds the files of a result: its database, its descriptor, the collector's options, its containers.
+"""Finds the files of a result: its database, its descriptor, the collector's options, its containers, and the facts
+that it has about the machine.
 
 r000hs/  r000hs.vtune (r000hs.amplxe before 2018)      XML: product, host, times
          config/runss.options                          one option on each line; after `--` the program and its arguments
+         config/context_values.cfg                     XML: what VTune knows about the machine
          sqlite-db/dicer.db                            written by `vtune -finalize`
          sqlite-db/pmu_data/container.metadata         a table with rows outside SQLite
 """
@@ -25,6 +27,7 @@ from opspan.tables import Issues
 SUFFIXES = (".vtune", ".amplxe")
 DATABASE = Path("sqlite-db", "dicer.db")
 CONTAINER = "container.metadata"
+MACHINE = Path("config", "context_values.cfg")
 PROGRAM = "--"  # the program and its arguments follow this option
 
 
@@ -33,6 +36,7 @@ class ResultFiles:
     database: Path
     shown: str  # the path that the user gave, for messages
     facts: Mapping[str, str] = field(default_factory=dict)  # tag -> text, from the descriptor
+    machine: Mapping[str, str] = field(default_factory=dict)  # id -> value, from MACHINE
     options: tuple[str, ...] = ()  # the collector's options
     command: tuple[str, ...] = ()  # the program and its arguments
     containers: tuple[Path, ...] = ()  # the folders of tables with rows outside SQLite
@@ -62,7 +66,8 @@ def find(path: Path, shown: str, issues: Issues) -> ResultFiles:
         raise NotReadable(f"{shown} is a result that is not finalised: it has no {DATABASE}; run {command_line}")
     options, command = _collector(folder)
     containers = tuple(sorted(file.parent for file in database.parent.glob(f"*/{CONTAINER}")))
-    return ResultFiles(database, shown, _facts(folder, issues), options, command, containers)
+    facts, machine = _facts(folder, issues), _machine(folder, issues)
+    return ResultFiles(database, shown, facts, machine, options, command, containers)
 
 
 def _folder(path: Path) -> Path | None:
@@ -98,20 +103,30 @@ def _descriptor(folder: Path) -> Path | None:
 def _facts(folder: Path, issues: Issues) -> dict[str, str]:
     """Returns the text of each tag of the descriptor (`<rdmgr><hostname type="string">node7</hostname> ...`)."""
     file = _descriptor(folder)
-    if file is None:
-        return {}
+    leaves = (node for node in _nodes(file, issues) if node.text and node.text.strip()) if file is not None else ()
+    return {node.tag: " ".join((node.text or "").split()) for node in leaves}
+
+
+def _machine(folder: Path, issues: Issues) -> dict[str, str]:
+    """Returns the texts among the facts (`<contextValue id="PMU" value="skylake_server"/>`). Numbers have an attribute
+    of another name."""
+    file = folder / MACHINE
+    nodes = _nodes(file, issues) if file.is_file() else ()
+    return {node.get("id") or "": node.get("value") or "" for node in nodes if node.tag == "contextValue"}
+
+
+def _nodes(file: Path, issues: Issues) -> list[ElementTree.Element]:
+    """Returns all nodes of an XML file; none if it is damaged."""
     raw = _text(file)
     try:
         # VTune writes no declarations (<!...>). A file with declarations is not read, because entities can make a small
         # file huge.
         if "<!" in raw.replace("<!--", ""):
             raise ElementTree.ParseError("it has declarations")
-        root = ElementTree.fromstring(raw)
+        return list(ElementTree.fromstring(raw).iter())
     except (ElementTree.ParseError, ValueError) as error:
         issues.add("damaged_file", detail=f"{file.name} ({error})")
-        return {}
-    leaves = (node for node in root.iter() if node.text and node.text.strip())
-    return {node.tag: " ".join((node.text or "").split()) for node in leaves}
+        return []
 
 
 def _collector(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -14,6 +14,7 @@ from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import ResultClock, ResultDatabase, utc_ns
 from opspan.readers.vtune.result_files import ResultFiles, collects_tasks
 from opspan.tables import Metadata
+from opspan.tables.metadata import MICROARCHITECTURE
 from opspan.tables.same import rows_once
 
 TOOL = "Intel VTune Profiler"
@@ -32,6 +33,11 @@ FACTS = {
     "CPUBrandName": "processor",
     "logicalCPUCount": "logical_processors",
 }
+# In context_values.cfg: the name of the microarchitecture, and a sentence that may have it:
+# 'Intel(R) Xeon(R) Processor code named Skylake'. 'Unknown' means that VTune does not know it.
+EVENTS_OF, CODE_NAMED = "PMU", "CPU_NAME"
+NOT_KNOWN = ("", "Unknown")
+CODE_NAME = re.compile(r"code named (.+)$")
 # Matches the suffix of names such as 'worker 3 (TID: 1520739)', or 'worker 3 (0x8655)' in version 2013. The suffix
 # only repeats the thread id.
 NUMBERED = r" \((?:TID: \d+|0x[0-9a-fA-F]+)\)$"
@@ -50,6 +56,11 @@ def metadata(database: ResultDatabase, files: ResultFiles, clock: ResultClock) -
     options["schema_version"] = ".".join(schema.get(key, "?") for key in (SCHEMA_MAJOR, SCHEMA_MINOR))
     if files.command_line:
         options["command_line"] = files.command_line
+    packages = database.frame(tables.PACKAGE, tables.PACKAGE_COLUMNS)["brand_name"].drop_nulls().unique()
+    if len(packages) == 1:
+        options.setdefault("processor", packages[0])
+    if name := _microarchitecture(files):
+        options[MICROARCHITECTURE] = name
     systems = database.frame(tables.SYSTEM, tables.SYSTEM_COLUMNS).drop_nulls("name")
     if systems.height:
         options["system"] = " ".join(text for text in systems.row(0) if text)
@@ -64,6 +75,14 @@ def metadata(database: ResultDatabase, files: ResultFiles, clock: ResultClock) -
         origin_utc_ns=clock.zero_utc_ns,
         options=options,
     )
+
+
+def _microarchitecture(files: ResultFiles) -> str | None:
+    """Returns the name of the microarchitecture in VTune's words, such as broadwell_server; None if VTune has none."""
+    if (name := files.machine.get(EVENTS_OF, "")) not in NOT_KNOWN:
+        return name
+    match = CODE_NAME.search(files.machine.get(CODE_NAMED, ""))
+    return match[1] if match else None
 
 
 def processes(database: ResultDatabase, files: ResultFiles, zero_utc_ns: int) -> pl.DataFrame:
