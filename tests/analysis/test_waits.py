@@ -67,6 +67,17 @@ def test_names_say_what_a_call_waits_for(why: str | None, names: str) -> None:
     assert {row["why"] for row in found} == ({why} if why else set())
 
 
+def test_a_wait_that_the_tool_recorded_is_no_wait_for_a_device() -> None:
+    found = waited(
+        call("cudaStreamSynchronize", 0, 50),
+        call("Wait: Futex", 10, 20, api="wait"),
+        call("Wait: Mutex", 60, 70, api="wait"),
+        call("Wait: Mutex", 80, 90, api="osrt"),
+        inside=(("aten::item", 55, 100),),
+    )
+    assert [(row["call"], row["why"], row["range"]) for row in found] == [(0, "synchronise", None), (2, "blocked", 0)]
+
+
 def test_a_wait_says_where_it_was_and_for_how_long() -> None:
     found = waited(
         call("cudaLaunchKernel", 0, 5),

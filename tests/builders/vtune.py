@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.sqlite import created
+from builders.vtune_columns import COLUMNS, VIEW, VIEWS
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
@@ -33,84 +34,6 @@ BAND, BAND_OF_WORKER = 3, 4  # rows of dd_band
 EPOCH_NS = 1_199_145_600_000_000_000
 ZERO_UTC_NS = 1_603_249_159_000_000_000  # the first event of the run
 ZERO_MONO_NS = 4_016_592_000_000_000
-
-INSTANCE = "start_tsc end_tsc count attr __bucket_idx"
-AGG_BAND = "start_tsc end_tsc data_start_rowid data_end_rowid metadata_start_rowid metadata_end_rowid __bucket_idx"
-AGG_DATA = "duration count attr"
-
-# Columns of a table by the first age that has them so; a table is there from its first age on.
-COLUMNS: dict[str, dict[str, str]] = {
-    "_schema_instance_tables": {"2013": "name type __hash", "2020": "name type __hash band_table"},
-    "_schema_refs": {"2013": "path ref __hash"},
-    "EventDataTempTable": {"2013": "apiId classId cs parameters startTsc endTsc __bucket_idx"},
-    "eventCreateTempTable": {"2013": "type id timestamp taskKey __bucket_idx"},
-    "tempPauseResumeTimestampsTable": {"2013": "timestamp type __bucket_idx"},
-    "dd_context_value": {"2013": "key value type __hash __explicit_rowid__"},
-    "dd_marker_info": {
-        "2013": "hw_node utc_time sys_tsc sys_frequency cpu_tsc cpu_frequency",
-        "2024": "hw_node utc_time sys_tsc sys_frequency cpu_tsc cpu_frequency __hash",
-    },
-    "dd_hw_node": {"2013": "machine_name arch os_info", "2022": "machine_name arch os_info context_count"},
-    "dd_package": {"2013": "name hw_node freq_hz brand_name"},
-    "dd_os_info": {"2013": "name version detailed_name kernel_release"},
-    "dd_process": {
-        "2013": "match_id hw_node name arch start_tsc end_tsc pid path",
-        "2020": "match_id hw_node name arch start_tsc end_tsc pid path attributes vm_info",
-    },
-    "dd_thread": {
-        "2013": "thread_id process match_id user_name name ignored",
-        "2020": "thread_id process match_id user_name name is_master affinity ignored",
-        "2024": "thread_id process match_id user_name name is_master affinity",
-    },
-    "dd_band": {
-        "2013": "start_tsc end_tsc ignored dd_thread",
-        "2020": "start_tsc end_tsc ignored dd_thread dd_package dd_hw_context",
-    },
-    "dd_domain": {"2013": "name __hash __explicit_rowid__"},
-    "dd_task": {
-        "2013": "parameter end_cs type region_inst",
-        "2020": "parameter end_cs type region_inst duration bin group_key",
-    },
-    "dd_task_type": {"2013": "name domain __hash"},
-    "dd_frame": {"2013": "instance fps type domain"},
-    "dd_frame_type": {"2013": "name domain fps_min_value"},
-    "dd_region_instance": {"2013": "parameter parent region"},
-    "dd_region": {"2013": "type src_loc domain process duration", "2020": "type src_loc domain process duration bin"},
-    "dd_region_type": {"2013": "name domain", "2015": "type_name domain min_value attributes"},
-    "dd_region_type_name": {"2015": "name"},
-    "dd_marker": {"2013": "parameter type"},
-    "dd_marker_type": {"2013": "name domain"},
-    "dd_counter": {"2013": "cs type"},
-    "dd_counter_type": {"2013": "name domain", "2024": "name domain metadata"},
-    "dd_cpu_usage": {"2013": "value utilization __explicit_rowid__"},
-    "dd_paused_range": {"2013": "start_tsc end_tsc"},
-    "dd_sample": {"2013": "event_type cpu ip callsite", "2020": "event_type cpu ip callsite cpu_mode"},
-    "dd_sample_event_type": {"2013": "name events_per_sample", "2020": "name core_type events_per_sample"},
-    "dd_sample_event_name": {"2020": "value"},
-    "dd_hw_context": {"2013": "name core"},
-    "dd_callsite": {"2013": "parent_raw code_loc parent type"},
-    "dd_code_location": {"2013": "rva mod_seg func_range"},
-    "dd_module_segment": {"2013": "mod_file seg_type"},
-    "dd_module_file": {"2013": "bin_name bin_path"},
-    "dd_function_range": {"2013": "start_rva func_inst"},
-    "dd_function_instance": {"2013": "start_rva function type"},
-    "dd_function": {"2013": "name full_name"},
-    "task_data": {"2013": INSTANCE},
-    "frame_data": {"2013": INSTANCE},
-    "region_data": {"2013": INSTANCE},
-    "marker_global_data": {"2013": INSTANCE},
-    "cpu_usage_data": {"2013": INSTANCE},
-    "global_elapsed_time_data": {"2015": INSTANCE},
-    "elapsed_time_data": {"2015": INSTANCE},
-    "sched_data": {"2013": INSTANCE},
-    "cpu_data_agg_band": {"2013": AGG_BAND},
-    "cpu_data_agg_data": {"2013": AGG_DATA},
-    "counter_data_agg_band": {"2013": AGG_BAND},
-    "counter_data_agg_data": {"2013": AGG_DATA},
-}
-VIEW = """CREATE VIEW {0} AS SELECT b.start_tsc, b.end_tsc, d.duration, d.count, d.attr, b.__bucket_idx
-FROM {0}_agg_band b, {0}_agg_data d WHERE d.rowid BETWEEN b.data_start_rowid AND b.data_end_rowid"""
-VIEWS = ("cpu_data", "counter_data")
 
 RECORD = "<Q7i3qd4x"
 METADATA = """<?xml version='1.0' encoding='UTF-8'?>
@@ -319,7 +242,34 @@ def events(age: str) -> dict[str, Rows]:
         "cpu_data_agg_band": [band(20, 30, 1, 2)],
         "cpu_data_agg_data": [{"duration": 100, "count": 1, "attr": 1}, {"duration": 50, "count": 1, "attr": 1}],
         "sched_data": [at(0, 1, 1), at(1, 2, 1)],
+        **waits(),
     }
+
+
+def waits() -> dict[str, Rows]:
+    """Returns waits: of the main thread inside the op, and of the worker for a thread. Row ids of objects, types and
+    states begin at 0."""
+    texts = {
+        "dd_sync_object_type": ("%Unknown", "%Mutex", "%Thread"),
+        "dd_thread_state": ("%None", "%CPU Time", "%Wait"),
+    }
+    return {
+        **{table: [{"rowid": row, "name": text} for row, text in enumerate(rows)] for table, rows in texts.items()},
+        "dd_sync_object": [
+            {"rowid": 0, "type": 1, "user_name": "", "name": 'Mutex "a" 0x7bbe'},
+            {"rowid": 1, "type": 2, "user_name": "%Join", "name": "%Join"},
+        ],
+        "dd_wait": [
+            {"sync_object": 0, "wait_cs": 2, "signal_cs": 1, "thread_state": 2},
+            {"sync_object": 1, "thread_state": 2},
+            {"sync_object": -1},
+        ],
+        "wait_data": [wait(20, 35, 1), wait(210, 250, 2, BAND_OF_WORKER), wait(300, 310, 3)],
+    }
+
+
+def wait(start: int, end: int, attr: int, bucket: int = BAND) -> dict[str, int]:
+    return {**at(start, end, attr, bucket), "multi_band_start_tsc": tsc(end), "multi_band_index": bucket}
 
 
 def noise(age: str) -> dict[str, Rows]:

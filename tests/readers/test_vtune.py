@@ -74,6 +74,19 @@ class TestARun:
         ]
         assert others.sort("start_ns")["payload_json"][0] == '{"instance": 1, "rate": "GoodFrame"}'
 
+    def test_waits_are_calls_named_after_their_object(self, trace: Trace) -> None:
+        columns = ("start_ns", "end_ns", "pid", "tid", "name", "api", "payload_json")
+        held = '{"object": "Mutex \\"a\\" 0x7bbe", "function": "mm<a,b>", "signalled_by": "main"}'
+        assert of_run(trace.calls, *columns) == [
+            (20, 35, PID, MAIN, "Wait: Mutex", "wait", held),
+            (210, 250, PID, WORKER, "Wait: Thread", "wait", '{"object": "Join"}'),
+            (300, 310, PID, MAIN, "Wait", "wait", None),
+        ]
+
+    def test_waits_are_shown_by_op(self, trace: Trace) -> None:
+        rows = trace.waits("op").select("op", "count", "wait_ns", "blocked_ns", "busy_ns").sort("wait_ns").rows()
+        assert rows == [(None, 1, 10, 10, None), ("aten::mm", 1, 15, 15, None), ("MmBackward0", 1, 40, 40, None)]
+
     def test_counters_and_pauses(self, trace: Trace) -> None:
         assert of_run(trace.counters.filter(pl.col("name") == "loss"), "time_ns", "tid", "domain", "value") == [
             (130, MAIN, "Solver", 42.0)
@@ -182,35 +195,6 @@ def test_a_descriptor_that_cannot_be_read_is_an_issue(tmp_path: Path, text: str)
     trace = opspan.load(folder)
     assert issues(trace)["damaged_file"] == 1
     assert trace.metadata.tool_version is None
-
-
-@pytest.mark.parametrize(
-    ("events", "name", "expected"),
-    [
-        ("skylake", "Unknown", "skylake"),
-        ("Unknown", "Intel(R) microarchitecture code named Coffeelake", "Coffeelake"),
-        ("", "Intel(R) Xeon(R) E5/E7 v3 processor", None),
-        ("Unknown", "Unknown", None),
-    ],
-)
-def test_the_microarchitecture_is_the_one_that_vtune_names(
-    tmp_path: Path, events: str, name: str, expected: str | None
-) -> None:
-    folder = vtune.run(tmp_path / "r000hs", "2020")
-    folder.joinpath("config", "context_values.cfg").write_text(vtune.MACHINE.format(events=events, name=name))
-    assert opspan.load(folder).metadata.options.get("microarchitecture") == expected
-
-
-def test_facts_about_the_machine_may_be_damaged_or_missing(tmp_path: Path) -> None:
-    folder = vtune.run(tmp_path / "r000hs", "2020")
-    file = folder.joinpath("config", "context_values.cfg")
-    for text, count in (("<bag>", 1), ('<!DOCTYPE a [<!ENTITY b "c">]><bag>&b;</bag>', 1), ("<bag/>", None)):
-        file.write_text(text)
-        trace = opspan.load(folder)
-        assert issues(trace).get("damaged_file") == count
-        assert "microarchitecture" not in trace.metadata.options
-    file.unlink()
-    assert "damaged_file" not in issues(opspan.load(folder))
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:

@@ -99,6 +99,19 @@ LEFT JOIN dd_module_file m ON m.rowid = g.mod_file
 WHERE i.type <> 2 OR coalesce(cs.parent, cs.parent_raw, -1) <= 0
 ORDER BY s.rowid, up.depth DESC
 """
+WAITS = """
+SELECT p.pid, th.thread_id, replace(t.name, '%', 'Wait: '), replace(o.name, '%', ''),
+       1199145600000000000 + w.start_tsc / 10, 1199145600000000000 + w.end_tsc / 10
+FROM wait_data w
+JOIN dd_wait k ON k.rowid = w.attr
+JOIN dd_sync_object o ON o.rowid = k.sync_object
+JOIN dd_sync_object_type t ON t.rowid = o.type
+JOIN dd_thread_state s ON s.rowid = k.thread_state AND s.name = '%Wait'
+JOIN dd_band b ON b.rowid = w.__bucket_idx
+JOIN dd_thread th ON th.rowid = b.dd_thread
+JOIN dd_process p ON p.rowid = th.process
+ORDER BY w.start_tsc
+"""
 USAGE = """
 SELECT 1199145600000000000 + c.start_tsc / 10, u.value
 FROM cpu_usage_data c
@@ -111,7 +124,7 @@ SELECT name FROM sqlite_master
 WHERE type = 'table' AND name NOT GLOB 'dd_*' AND name NOT GLOB '_*' AND name NOT GLOB 'sqlite_*'
   AND name NOT GLOB '*_agg_band'
 """
-READ = {"task_data", "frame_data", "region_data", "cpu_data_agg_data", "cpu_usage_data"}
+READ = {"task_data", "wait_data", "frame_data", "region_data", "cpu_data_agg_data", "cpu_usage_data"}
 ELAPSED = {"global_elapsed_time_data", "elapsed_time_data"}
 
 Both = tuple[Trace, sqlite3.Connection, Path]
@@ -219,6 +232,15 @@ def test_busy_processors(both: Both) -> None:
     trace, connection, _ = both
     busy = utc(trace, trace.counters.filter(pl.col("name") == "busy processors"))
     assert busy.select("time_ns", "value").rows() == rows(connection, USAGE, "cpu_usage_data")
+
+
+def test_waits(both: Both) -> None:
+    trace, connection, _ = both
+    calls = utc(trace, trace.calls)
+    object_of = pl.col("payload_json").str.json_path_match("$.object")
+    found = calls.select("pid", "tid", "name", object_of, "start_ns", "end_ns").rows()
+    assert found == rows(connection, WAITS, "wait_data")
+    assert trace.waits("why")["count"].sum() == len(found)
 
 
 def test_nothing_is_uncounted(both: Both) -> None:

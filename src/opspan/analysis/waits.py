@@ -1,4 +1,5 @@
-"""Finds the calls that make the host wait: they do not return before a device, or the driver, has done something.
+"""Finds the calls that make the host wait: they do not return before a device, or the driver, has done something. Waits
+for something else, such as a lock, are found only if the tool recorded them as waits, which VTune does.
 
     waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls:
         call (UInt32): row of the call.
@@ -24,7 +25,8 @@ _col = pl.col
 
 SYNCHRONISE, COPY, ITEM = "synchronise", "blocking copy", "item"
 DRAIN = (SYNCHRONISE, COPY, ITEM)  # after a wait of these kinds, a device may have nothing left to do
-WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading"])
+BLOCKED = "blocked"  # by something else than a device: a lock, another thread, a file, a timer
+WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading", BLOCKED])
 
 # Patterns of the full names of calls that wait, by the kind of wait.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -69,14 +71,18 @@ ASYNC_COPIES = ("(cuda|cu|hip)Memcpy[A-Za-z0-9]*Async",)
 SUFFIX = "(_ptsz|_ptds|_spt)?"
 # nsys records some calls a second time, for their backtraces. The second record has this name in the column api.
 SECOND_TIME = "cuda_backtrace"
+# This text in the column api means that the tool recorded a wait, instead of a call of a function.
+RECORDED = "wait"
 # Ops that fetch a value from a device.
 ITEM_OPS = ("aten::item", "aten::_local_scalar_dense")
 
 
 def waits(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    api = calls["api"].cast(pl.String)
+    named = pl.when((api == RECORDED).fill_null(value=False)).then(pl.lit(BLOCKED)).otherwise("named")
     rows = calls.select("rank", "pid", "tid", "start_ns", "end_ns", "range", named=_by_name(calls["name"]))
-    is_first_time = (calls["api"].cast(pl.String) != SECOND_TIME).fill_null(value=True)
-    rows = rows.with_row_index("call").filter(_col("named").is_not_null() & is_first_time)
+    is_first_time = (api != SECOND_TIME).fill_null(value=True)
+    rows = rows.with_columns(named=named).with_row_index("call").filter(_col("named").is_not_null() & is_first_time)
     rows = rows.join(_copies(work), on="call", how="left", maintain_order="left")
     is_pageable, is_on_device = (_col(name).fill_null(value=False) for name in ("is_pageable", "is_on_device"))
     why = pl.when(_col("named") == _ASYNC).then(pl.when(is_pageable).then(pl.lit(COPY))).otherwise("named")

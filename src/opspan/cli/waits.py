@@ -7,8 +7,8 @@ from opspan.cli.answers import Verb
 _HELP = """Print the calls in which the host waited, and what ran on devices meanwhile.
 
 These are calls that synchronise, copies that block, values fetched from a device (item), memory that is allocated and
-freed, and modules that are loaded. While a device is busy, a wait costs only work that the host could have done ahead;
-while it is idle, a wait costs time on both.
+freed, modules that are loaded and, in results of VTune, waits for locks, threads and files (blocked). While a device is
+busy, a wait costs only work that the host could have done ahead; while it is idle, a wait costs time on both.
 
 \b
 Example:

@@ -95,14 +95,16 @@ RELATIONS = TableSchema(
 
 CALLS = TableSchema(
     "calls",
-    "Calls into libraries that the tool saw: CUDA, cuBLAS, NCCL, MPI, the operating system.",
+    "Calls into libraries that the tool saw: CUDA, cuBLAS, NCCL, MPI, the operating system; and waits of threads.",
     (
         Column("id", I64, "Number of the row in this trace, from 0."),
         *_where(),
         Column("start_ns", I64, "When the call began.", "ns"),
         Column("end_ns", I64, "When the call returned; null if it did not.", "ns"),
-        Column("name", NAME, "Name of the function, without a version suffix."),
-        Column("api", NAME, "Library of the function: cuda_runtime, cuda_driver, cublas, nccl, mpi, osrt, ..."),
+        Column("name", NAME, "Name of the function, without a version suffix; of a wait, what it was for."),
+        Column(
+            "api", NAME, "Library of the function: cuda_runtime, cublas, nccl, mpi, osrt, ...; `wait`: VTune's waits."
+        ),
         Column("correlation_id", I64, "Number by which the tool pairs calls and work; unique only within the process."),
         Column("return_code", I64, "What the call returned."),
         Column("graph_node_id", I64, "Graph node that the call created."),

@@ -266,14 +266,15 @@ COLUMNS: dict[str, dict[str, str]] = {
         "op module phase step function": "name of the op, module, ... that the waiting calls were made in; `null`: in "
         "none. By call, `op` is the op that made the call",
         "why": "by why and by call: the reason of the wait, `synchronise`, `blocking copy`, `item`, `allocation`, "
-        "`free` or `module loading` ([rules](analysis.md#waits))",
-        "call": "by call: name of the function",
+        "`free`, `module loading` or `blocked` ([rules](analysis.md#waits))",
+        "call": "by call: name of the function, or what a `blocked` thread waited for",
         "rank pid tid start_ns": "by call: rank, process, thread and begin of the call",
         "count": "number of calls; not by call",
         "wait_ns": "time that the calls took",
         "busy_ns": "for how much of `wait_ns` a device of the process was busy; `null`: not known",
-        "synchronise_ns blocking_copy_ns item_ns allocation_ns free_ns module_loading_ns": "`wait_ns` divided by "
-        "reason; not by why, nor by call",
+        "synchronise_ns blocking_copy_ns item_ns allocation_ns free_ns module_loading_ns blocked_ns": (
+            "`wait_ns` divided by reason; not by why, nor by call"
+        ),
     },
     "path": {
         "op module phase kind": "name of the op, module, phase or kind; `null`: in none",

@@ -40,7 +40,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     sums = rows.group_by(by, maintain_order=True).agg(
         count=pl.len().cast(pl.Int64),
         wait_ns=_col("wait_ns").sum(),
-        busy_ns=_col("busy_ns").sum(),
+        busy_ns=pl.when(_col("busy_ns").count() > 0).then(_col("busy_ns").sum()),
         **{f"{name}_ns": _col("wait_ns").filter(_col("why") == why).sum() for name, why in reasons.items()},
     )
     return {"rows": Part(sums, (by,))}

@@ -28,6 +28,7 @@ from opspan.readers.vtune import (
     samples,
     tables,
     target,
+    waits,
 )
 from opspan.readers.vtune.database import EPOCH_NS, ResultClock, ResultDatabase
 from opspan.readers.vtune.result_files import ResultFiles
@@ -99,11 +100,13 @@ def _refuse_tasks_in_containers(files: ResultFiles, issues: Issues) -> None:
 
 
 def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> Tables:
-    sampled, counted = samples.read(database, files.containers)
+    sites = samples.sites(database)
+    sampled, counted = samples.read(database, sites, files.containers)
     with ThreadPoolExecutor(1) as beside:
         events, making = ranges.begin(database, beside)
         counters_of_all = pl.concat([counters.read(database), counted], how="diagonal")
-        frames = {"ranges": events, "counters": counters_of_all, "samples": sampled}
+        calls = waits.read(database, sites)
+        frames = {"ranges": events, "calls": calls, "counters": counters_of_all, "samples": sampled}
         # If the machine's clock is not in the result, times count from the first event.
         clock = database.clock() or ResultClock(None, first_ns(frames.values(), EPOCH_NS))
         is_task = ~pl.col("is_mark") & ~pl.col("is_async")

@@ -13,8 +13,6 @@ from opspan.formats.columns import constant
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import ResultDatabase, timed
 
-OWN_DOMAIN = "VTune"
-
 
 def read(database: ResultDatabase) -> pl.DataFrame:
     parts = [_counters(database), _processors(database), _collecting(database)]
@@ -40,7 +38,7 @@ def _processors(database: ResultDatabase) -> pl.DataFrame:
     return database.follow(rows, tables.CPU_USAGE, "attr", tables.USAGE_COLUMNS, tables.USAGE).select(
         pl.col("start_ns").alias("time_ns"),
         constant("busy processors").alias("name"),
-        constant(OWN_DOMAIN).alias("domain"),
+        constant(tables.OWN_DOMAIN).alias("domain"),
         "value",
     )
 

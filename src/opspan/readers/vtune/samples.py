@@ -7,6 +7,9 @@
     dd_code_location -> dd_function_range -> dd_function_instance -> dd_function
     dd_code_location -> dd_module_segment -> dd_module_file, for example the module /usr/lib64/libc-2.28.so
 
+A row of dd_sample with an uncore_event_type is about a part of the processor that all cores share, such as the memory
+controller. It has no functions. Its row of pmu_data is a count, and so becomes a counter.
+
 A callsite that is a loop is left out if it has a parent, because the parent is the loop's function. If the tool only
 counted events, each event has one row for the whole run. These rows become counters.
 """
@@ -17,7 +20,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.formats.columns import narrow
+from opspan.formats.columns import constant, narrow
 from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import containers, tables
 from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
@@ -31,20 +34,26 @@ IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_t
 _PARTS = {"stack": "function", "libraries": "library"}  # columns of samples, and what a frame has for each
 
 
-def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the table `samples`, and counters of events that were counted but not sampled."""
+def read(database: ResultDatabase, sites: pl.DataFrame, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the table `samples`, and counters of events that were counted but not sampled, and of uncore events.
+    `sites` comes from the function `sites`, `beside` are the folders of tables outside SQLite."""
     user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
     user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
     parts = [user, hardware.with_columns(weight="count"), *_read_containers(database, beside)]
     wanted = ["attr", "pid", "tid", "start_ns", "end_ns", "weight"]
-    rows = _with_details(database, pl.concat([part.select(wanted) for part in parts]))
+    rows = _with_details(database, sites, pl.concat([part.select(wanted) for part in parts]))
+    is_uncore = pl.col("uncore").is_not_null()
     is_count = ((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False)
     # A sample's time is its end, because the sample describes the activity until then.
     time = pl.coalesce("end_ns", "start_ns").alias("time_ns")
     place = (pl.lit(0, pl.Int32).alias("rank"), pl.col("pid", "tid"), time)
-    samples = rows.filter(~is_count).select(*place, "cpu", "weight", "event", *_PARTS)
+    samples = rows.filter(~is_count & ~is_uncore).select(*place, "cpu", "weight", "event", *_PARTS)
     value = pl.col("weight").cast(pl.Float64)
     counters = rows.filter(is_count).select(*place, name="event", value=value)
+    uncore = rows.filter(is_uncore).select(
+        *place, constant(tables.OWN_DOMAIN).alias("domain"), name="uncore", value=value
+    )
+    counters = pl.concat([counters, uncore], how="diagonal")
     return narrow(samples, tables.SAMPLE, {"cpu": pl.Int32}, database.issues), counters
 
 
@@ -64,7 +73,23 @@ def _read_containers(database: ResultDatabase, beside: tuple[Path, ...]) -> list
     return parts
 
 
-def _with_details(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
+def _uncore(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds `uncore`: the name of the row's uncore event with its unit and processor, null for other events. The same
+    event of another unit is another counter."""
+    if rows["uncore_event_type"].null_count() == rows.height:
+        return rows.with_columns(uncore=pl.lit(None, dtype=pl.Categorical))
+    types = database.rows(tables.UNCORE_TYPE, tables.UNCORE_TYPE_COLUMNS).rename({"name": "uncore"})
+    units = database.names(tables.UNCORE_UNIT).rename({"name": "unit_name"})
+    types = database.look_up(types, "unit", units, f"{tables.UNCORE_TYPE}.unit", tables.UNCORE_UNIT)
+    of = f"{tables.SAMPLE}.uncore_event_type"
+    rows = database.look_up(rows, "uncore_event_type", types, of, tables.UNCORE_TYPE)
+    place = pl.concat_str("unit_name", "processor", separator=", ", ignore_nulls=True)
+    name = pl.when(place != "").then(pl.format("{} ({})", "uncore", place)).otherwise("uncore")
+    is_uncore = (pl.col("uncore_event_type") > 0).fill_null(value=False)
+    return rows.with_columns(uncore=pl.when(is_uncore).then(name.fill_null(UNKNOWN)).cast(pl.Categorical))
+
+
+def _with_details(database: ResultDatabase, sites: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds cpu, event, events_per_sample, stack and libraries to the samples."""
     samples = database.rows(tables.SAMPLE, tables.SAMPLE_COLUMNS)
     rows = database.look_up(rows, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
@@ -77,14 +102,15 @@ def _with_details(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
         ROWID, "events_per_sample", pl.coalesce("later", "name").cast(pl.Categorical).alias("event")
     )
     rows = database.look_up(rows, "event_type", types, f"{tables.SAMPLE}.event_type", tables.EVENT_TYPE)
-    stacks = _stacks(database, rows["callsite"])
-    rows = database.look_up(rows, "callsite", stacks, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
+    of_sites = stacks(database, sites, rows["callsite"])
+    rows = database.look_up(rows, "callsite", of_sites, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
+    rows = _uncore(database, rows)
     return rows.with_columns(pl.col("processor").str.extract(r"(\d{1,6})$").cast(pl.Int64).alias("cpu"))
 
 
-def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
-    """Returns the stack of each callsite in use, and the libraries of its functions, with the outermost first."""
-    sites = _functions(database, database.rows(tables.CALLSITE, tables.CALLSITE_COLUMNS))
+def stacks(database: ResultDatabase, sites: pl.DataFrame, used: pl.Series) -> pl.DataFrame:
+    """Returns the stack of each callsite in use, and the libraries of its functions, with the outermost first. `sites`
+    comes from the function `sites`."""
     parents = sites.select(at=ROWID, up="parent")
     wanted = pl.DataFrame({ROWID: used.drop_nulls().unique()}).join(sites.select(ROWID), on=ROWID, how="semi")
     at = wanted.with_columns(pl.col(ROWID).alias("at"))
@@ -118,9 +144,10 @@ def _within_budget(database: ResultDatabase, calls: pl.DataFrame) -> pl.DataFram
     return calls if fit.all() else calls.join(sizes.filter(fit), on=ROWID, how="semi")
 
 
-def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
-    """Returns function, library, parent and is_hidden of the callsites. is_hidden is true for a loop whose parent is
+def sites(database: ResultDatabase) -> pl.DataFrame:
+    """Returns function, library, parent and is_hidden of all callsites. is_hidden is true for a loop whose parent is
     the loop's function."""
+    sites = database.rows(tables.CALLSITE, tables.CALLSITE_COLUMNS)
     sites = database.follow(sites, tables.CALLSITE, "code_loc", tables.CODE_COLUMNS, tables.CODE)
     sites = database.follow(sites, tables.CODE, "func_range", tables.FUNCTION_RANGE_COLUMNS, tables.FUNCTION_RANGE)
     instance = tables.FUNCTION_INSTANCE

@@ -77,6 +77,7 @@ NAME_COLUMNS: Columns = {ROWID: "int", "name": "text"}
 NAME_IN_DOMAIN_COLUMNS: Columns = {**ints(f"{ROWID} domain"), "name": "text"}
 DOMAIN = "dd_domain"
 BUILTIN = "%"  # the prefix of VTune's own names
+OWN_DOMAIN = "VTune"  # the domain of counters that VTune made itself
 NO_DOMAIN = "%User"  # the domain of tasks that the program created without a domain
 
 # --- bands, threads and processes
@@ -91,7 +92,7 @@ PROCESS_COLUMNS: Columns = {**ints(f"{ROWID} pid start_tsc end_tsc"), "name": "t
 # --- samples
 
 SAMPLE = "dd_sample"
-SAMPLE_COLUMNS: Columns = ints(f"{ROWID} event_type cpu callsite")
+SAMPLE_COLUMNS: Columns = ints(f"{ROWID} event_type cpu callsite uncore_event_type")
 EVENT_TYPE = "dd_sample_event_type"
 EVENT_TYPE_COLUMNS: Columns = {
     **ints(f"{ROWID} events_per_sample"),
@@ -99,6 +100,9 @@ EVENT_TYPE_COLUMNS: Columns = {
 }  # `name` holds the name in version 2013, and a reference in later versions
 EVENT_NAME = "dd_sample_event_name"
 EVENT_NAME_COLUMNS: Columns = {ROWID: "int", "value": "text"}
+UNCORE_TYPE = "dd_uncore_event_type"
+UNCORE_TYPE_COLUMNS: Columns = {**ints(f"{ROWID} unit"), "name": "text"}
+UNCORE_UNIT = "dd_uncore_event_unit"
 PROCESSOR = "dd_hw_context"
 CALLSITE = "dd_callsite"
 CALLSITE_COLUMNS: Columns = ints(f"{ROWID} code_loc parent parent_raw")
@@ -114,6 +118,16 @@ SEGMENT = "dd_module_segment"
 SEGMENT_COLUMNS: Columns = ints(f"{ROWID} mod_file")
 MODULE = "dd_module_file"
 MODULE_COLUMNS: Columns = {ROWID: "int", "bin_path": "text", "bin_name": "text"}
+
+# --- waits
+
+WAITS = "wait_data"
+WAIT = "dd_wait"
+WAIT_COLUMNS: Columns = ints(f"{ROWID} sync_object signal_cs wait_cs thread_state")
+SYNC_OBJECT = "dd_sync_object"
+SYNC_OBJECT_COLUMNS: Columns = {**ints(f"{ROWID} type"), "name": "text"}
+SYNC_OBJECT_TYPE = "dd_sync_object_type"
+THREAD_STATE = "dd_thread_state"
 
 # --- facts about the result
 
