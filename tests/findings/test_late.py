@@ -29,6 +29,7 @@ from read_once import ReadOnce
 
 MS = 1_000_000
 PROGRAM = Path(__file__).parents[1] / "programs" / "gloo_late.py"
+WITHOUT_STEPS = PROGRAM.with_name("gloo_alone.py")
 LEAST = 0.03
 
 
@@ -239,3 +240,73 @@ def test_without_devices_collectives_of_the_host_are_exposed_where_no_op_runs(tm
         .notes[1]
         .endswith("ops of torch 15.0%, collectives 25.0%, other 60.0%")
     )
+
+
+def without_steps(late_by: dict[tuple[int, int], int], jitter: int, device_id: int | None = None) -> pl.DataFrame:
+    rows = reduces(late_by, jitter)
+    return frame([row | {"step": None, "device_id": device_id} for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("late_by", "jitter", "ranks"),
+    [
+        ({}, 0, []),
+        ({}, 200, []),
+        ({(2, step): 100 for step in range(20)}, 100, [2]),
+        ({(2, step): 100 for step in range(20)} | {(3, step): 200 for step in range(20)}, 0, [2, 3]),
+        # Ranks begin at different times, and other programs hold up a process now and then.
+        ({(2, 0): 5000}, 10, []),
+        ({(2, 7): 2000}, 10, []),
+        ({(step % 4, step): 200 for step in range(20)}, 0, []),
+    ],
+)
+def test_collectives_alone_tell_late_ranks_from_chance(
+    late_by: dict[tuple[int, int], int], jitter: int, ranks: list[int]
+) -> None:
+    assert late_ranks(without_steps(late_by, jitter), 20 * 1000)[0] == ranks
+
+
+def test_without_steps_others_lose_what_the_first_of_them_waits_in_each_collective() -> None:
+    rows = without_steps({(2, step): 100 + step for step in range(20)} | {(1, step): 50 for step in range(20)}, 0)
+
+    places = lateness(rows)
+    ns = loss_to(places, stragglers(places, 1500))
+
+    # Rank 1 is the next to come after rank 2.
+    assert ns.sort("turn")["ns"].to_list() == [50 + step for step in range(20)]
+    assert ns["step"].null_count() == 20
+
+
+def test_clocks_of_ranks_need_not_agree_to_tell_who_is_late() -> None:
+    rows = without_steps({(2, step): 100 for step in range(20)}, 30)
+    apart = rows.with_columns(pl.col("start_ns", "end_ns") + pl.col("rank").cast(pl.Int64) * 10**12)
+    apart = apart.select(SCHEMA.keys() | {"exposed_ns", "held_ns", "step"})
+
+    assert late_ranks(apart.hstack(matched(apart)), 20 * 1000) == late_ranks(rows, 20 * 1000)
+
+
+def test_devices_without_steps_are_compared_over_the_whole_run() -> None:
+    places = lateness(without_steps({(2, 7): 2000}, 0, device_id=0))
+
+    assert places.height == 4
+    assert places["turn"].null_count() == 4
+
+
+@pytest.mark.slow
+def test_of_three_real_ranks_without_steps_the_one_that_sleeps_is_late(tmp_path: Path) -> None:
+    """In the twin all of them sleep."""
+    pytest.importorskip("torch")
+    stragglers_of: dict[str, list[Finding]] = {}
+    for name, late in (("planted", ["1"]), ("twin", ["0", "1", "2"])):
+        (tmp_path / name).mkdir()
+        done = forked_file(WITHOUT_STEPS, tmp_path / name, "3", "0.1", *late)
+        assert done.returncode == 0, done.stderr
+        analysis = opspan.load(*(tmp_path / name / f"rank{rank}" for rank in range(3))).analysed
+        assert not analysis.iterations.height
+        stragglers_of[name] = [one for one in findings(analysis) if one.rule.id == "straggler"]
+
+    (found,) = stragglers_of["planted"]
+    assert found.evidence.ranks == (1,)
+    # Of the first of 30 collectives, nobody can tell.
+    assert 0.6 * 30 * 100 * MS < (found.evidence.at_stake_ns or 0) <= (1 / 0.6) * 30 * 100 * MS
+    assert not stragglers_of["twin"]

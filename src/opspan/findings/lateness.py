@@ -1,18 +1,22 @@
 """Finds which ranks wait for which in collectives, and how much time each rank lost to others.
 
     add_held(rows, held) -> adds held_ns: how long calls such as allocations held up the row's host in the row's step
-    lateness(rows) -> rank, pid, device_id, component, step, and in ns
+    lateness(rows) -> rank, pid, device_id, component, step, turn, and in ns
         exposed_ns  time in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
         late_ns     the part of waited_ns that comes from late ranks, and not from a start at different times or from
                     filling a pipeline whose stages have the same work
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
-    late_by_far(lateness) -> rank, pid, device_id, component, step of the places that came far later than most in a step
-    loss_to(lateness, some) -> component, step, ns: the time that other places lose by waiting for the places `some`. If
-        `some` has steps, only these steps count
+    late_by_far(lateness) -> rank, pid, device_id, component, step, turn of the places that came far later than most
+    loss_to(lateness, some) -> component, step, turn, ns: the time that other places lose by waiting for the places
+        `some`. If `some` has steps, only these steps count
 
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
 device of a process, or a process without devices. A component is a set of places that collectives connect.
+
+Processes without devices may have no steps. There each collective counts as a step of its own, and `turn` is the number
+of its match; else `turn` is null. All of this rests on how long the collectives of a match took, each on its own clock.
+So the clocks of ranks need not agree.
 
 If all places of a component take part in the same collectives of a step, the step is equally long for all. The place
 with the least exposed time computes longest and waits for nobody. If another place has more exposed time, it waited for
@@ -40,7 +44,7 @@ _MOSTLY = 0.5  # share: lateness over all steps must be at least this part of th
 # (for a single step) hardly ever.
 _STEADY, _FAR = 3, 6
 _PLACE = (*DEVICE, "component")
-_STEP = ("component", "step")
+_STEP = ("component", "step", "turn")
 
 
 def waited_ns() -> pl.Expr:
@@ -70,7 +74,9 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     )
     places = rows.group_by("component").agg(places=pl.struct(DEVICE).n_unique())
     rows = rows.join(places, on="component", maintain_order="left")
-    sums = rows.group_by(*_PLACE, "step", maintain_order=True).agg(
+    is_alone = _col("step").is_null() & _col("device_id").is_null() & ~_col("is_side").any().over("component")
+    rows = rows.with_columns(turn=pl.when(is_alone).then("match"))
+    sums = rows.group_by(*_PLACE, "step", "turn", maintain_order=True).agg(
         _col("exposed_ns", "waiting_ns").sum(),
         waited_ns=waited_ns().sum(),
         has_all=(_col("ranks") == _col("places")).fill_null(value=False).all(),
@@ -92,7 +98,7 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
-    return sums.select(*_PLACE, "step", "exposed_ns", "waited_ns", "late_ns")
+    return sums.select(*_PLACE, "step", "turn", "exposed_ns", "waited_ns", "late_ns")
 
 
 def _components(rows: pl.DataFrame) -> pl.Series:
@@ -122,7 +128,8 @@ def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     sums = rows.group_by(_PLACE).agg(
         _col("late_ns").sum(),
         chance_ns=_STEADY * _col("less_ns").std().fill_null(0) * pl.len().sqrt(),
-        far_ns=_col("less_ns").filter("is_far").sum(),
+        # Other programs hold up a process for a while now and then, and one collective cannot tell them from the rank.
+        far_ns=_col("less_ns").filter(_col("is_far") & _col("turn").is_null()).sum(),
     )
     sums = sums.with_columns(less_ns=_usual_ns().over("component") - _col("late_ns"))
     is_much = (_col("less_ns") > 0) & (_col("less_ns") >= least_ns)
@@ -132,7 +139,7 @@ def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
 
 
 def late_by_far(rows: pl.DataFrame) -> pl.DataFrame:
-    return _add_less(rows).filter("is_far").sort(*DEVICE).select(*_PLACE, "step")
+    return _add_less(rows).filter("is_far").sort(*DEVICE).select(*_PLACE, "step", "turn")
 
 
 def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
@@ -151,9 +158,9 @@ def _usual_ns() -> pl.Expr:
 
 
 def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """Returns component, step and ns: the least late_ns of the places that are not in `some`, minus the least late_ns
-    of all places. Each of the other places lost at least this time."""
-    step = ["step"] if "step" in some.columns else []
+    """Returns component, step, turn and ns: the least late_ns of the places that are not in `some`, minus the least
+    late_ns of all places. Each of the other places lost at least this time."""
+    step = [name for name in ("step", "turn") if name in some.columns]
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)
     others = others.group_by(_STEP).agg(_col("late_ns").min())

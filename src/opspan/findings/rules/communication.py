@@ -105,14 +105,15 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.with_columns(late_ns=waited_ns()).filter(_col("late_ns") > 0)
     rows = rows.join(of_them, on="match", how="semi", maintain_order="left")
     first = lost.sort("ns", descending=True).row(0, named=True)
-    is_one = first["step"] is not None and first["ns"] > _MOST_OF * waiting_ns
+    is_one = first["ns"] > _MOST_OF * waiting_ns
+    one = first["step"] or ("one collective" if first["turn"] is not None else None)
     whose = some.select(PROCESS).unique(maintain_order=True)
     names = [f"rank {rank} (process {pid})" for rank, pid in whose.iter_rows()]
     yield Evidence(
         at_stake,
         {"waiting_ns": waiting_ns, "waiting_share": run.share(waiting_ns), "collectives": matches}
         | {"times": of_them["match"].n_unique()},
-        {"who": listed(names), "when": f", most of it in {first['step']}" if is_one else ""},
+        {"who": listed(names), "when": f", most of it in {one}" if is_one and one else ""},
         ops=top(rows, "late_ns", "op"),
         steps=top(lost, "ns", "step"),
         ranks=tuple(some["rank"].unique().sort()),
@@ -160,7 +161,7 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
     """Finds the time that processes without devices lose by waiting for ranks that come far too late. Reports it only
     if several ranks come far too late, in more steps than chance explains."""
-    places = run.lateness.filter(_col("device_id").is_null())
+    places = run.lateness.filter(_col("device_id").is_null(), _col("step").is_not_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
     steps = steps.filter(pl.len().over(DEVICE) >= _SEVERAL)
@@ -285,7 +286,10 @@ RULES = (
         looks_at="time in which ranks waited in collectives and nothing else ran; a rank is late that waits by the "
         "threshold less than most do, and at stake is what all others wait for it, step by step, "
         "but no more than they would gain if devices took no time, or, where the files of all ranks are read together, "
-        "if no collective waited for it; what the fill of an even pipeline makes all ranks wait is not counted",
+        "if no collective waited for it; what the fill of an even pipeline makes all ranks wait is not counted. A run "
+        "on hosts without steps is compared collective by collective, without the wait of the first one for ranks that "
+        "begin later; there a rank is late if that is beyond chance. Clocks need not agree: how long a collective took "
+        "on each rank says who came last",
         threshold=_STRAGGLER,
         because="what ranks differ by when all is well, in the steps of a usual run, is less",
         sentence="the other ranks waited {waiting_ns} ({waiting_share}) for {who}{when}; they came last to {times} of "
