@@ -47,6 +47,18 @@ export function color(name: string): string {
   return ANY[hashOf(name) % ANY.length]!;
 }
 
+/** Returns a colour for each name, different ones as long as there are enough. Each is the one that `color` returns, if
+ * no name before has it. */
+export function distinctColors(names: string[]): string[] {
+  const taken = new Set<number>();
+  return names.map((name) => {
+    let at = hashOf(name) % ANY.length;
+    while (taken.has(at) && taken.size < ANY.length) at = (at + 1) % ANY.length;
+    taken.add(at);
+    return ANY[at]!;
+  });
+}
+
 /** Returns a hash of the name, which is the same in every run. */
 export function hashOf(name: string): number {
   let hash = 7;

@@ -41,8 +41,8 @@ export function showPlot(
 }
 
 /** Draws the legend of a plot: the colour and the title of each kind. */
-export const legend = (kinds: { name: string; title: string }[]): TemplateResult => html`
+export const legend = (kinds: { name: string; title: string; fill?: string }[]): TemplateResult => html`
   <ul class="legend">
-    ${kinds.map((kind) => html`<li style="--swatch: ${color(kind.name)}">${kind.title}</li>`)}
+    ${kinds.map((kind) => html`<li style="--swatch: ${kind.fill ?? color(kind.name)}">${kind.title}</li>`)}
   </ul>
 `;

@@ -1,4 +1,4 @@
-"""Reads the data of a timeline as the page reads it: a row for each shape, with its times."""
+"""Reads the data of a timeline as the page reads it: a row for each shape, and a point for each sample."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def shapes_of(data: dict[str, Any]) -> pl.DataFrame:
     kinds, forms = summed(data["kind"]), summed(data["form"])
     rows = []
     for number, lane in enumerate(data["lanes"]):
+        if lane["table"] == "samples":
+            continue
         for row, count in zip(lane["rows"], lane["shapes"], strict=True):
             end = 0
             for _ in range(count):
@@ -62,3 +64,63 @@ def shapes_of(data: dict[str, Any]) -> pl.DataFrame:
                     )
                 )
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the points of samples. `stack` is a list of (function, library), the innermost first."""
+    samples = data["samples"]
+    functions = [
+        (_at(samples["names"], name), _at(samples["libraries"], library))
+        for name, library in zip(
+            summed(samples["functions"]["name"]), summed(samples["functions"]["library"]), strict=True
+        )
+    ]
+    frames = iter(samples["stacks"]["frame"])
+    stacks = [[next(frames) for _ in range(count)] for count in samples["stacks"]["frames"]]
+    assert next(frames, None) is None
+    cut = summed(samples["stacks"]["cut"])
+    several = {
+        at: (count, length)
+        for at, count, length in zip(
+            summed(samples["several"]["at"]), samples["several"]["count"], samples["several"]["length_ns"], strict=True
+        )
+    }
+    columns = {column["name"]: values_of(column) for column in (*data["details"]["samples"], samples["weight"])}
+    points: list[dict[str, Any]] = []
+    for number, lane in enumerate(data["lanes"]):
+        if lane["table"] != "samples":
+            continue
+        for row, count in zip(lane["rows"], lane["shapes"], strict=True):
+            time = int(data["begin"])
+            for _ in range(count):
+                at = len(points)
+                time += samples["gap"][at]
+                stack = samples["stack"][at]
+                members, length = several.get(at, (1, 0))
+                points.append(
+                    {
+                        "lane": number,
+                        "time_ns": time,
+                        "function": _at(functions, samples["stacks"]["leaf"][stack]),
+                        "event": samples["events"][lane["events"][row]]["name"],
+                        "count": members,
+                        "length_ns": length,
+                        "stack": [_at(functions, frame) for frame in reversed(stacks[stack])],
+                        "cut": cut[stack],
+                        **{name: column[at] for name, column in columns.items()},
+                    }
+                )
+    assert len(points) == len(samples["gap"]) == len(samples["stack"])
+    return points
+
+
+def _at(values: list[Any], number: int) -> Any:
+    return None if number < 0 else values[number]
+
+
+def values_of(column: dict[str, Any]) -> list[Any]:
+    """Returns the values of a column of details."""
+    numbers = summed(column["at"])
+    if "texts" in column:
+        return [_at(column["texts"], number) for number in numbers]
+    return [None if number == column["missing"] else number for number in numbers]

@@ -17,6 +17,8 @@
     of_time(samples) -> the samples whose event measures time.
     counted_event(counts) -> the event whose samples are counted.
     is_of(event) -> whether a row is of the event.
+    numbered_stacks(stacks), innermost_frames(stacks), frames_of(stacks, depth) -> the functions of different stacks.
+    deepest(frames) -> how many functions of each stack are counted, so that all stacks together have not too many.
     figures_of(sums, key, width) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
     functions_of(stacks) -> a row for each function of each stack.
     name_by_itself() -> the name of such a row's function, where its library is not shown beside it.
@@ -119,7 +121,7 @@ def by_library(samples: pl.DataFrame) -> pl.DataFrame:
 
 def left_out(stacks: pl.DataFrame) -> int:
     frames = stacks["frames"]
-    return int((frames - frames.clip(upper_bound=_deepest(frames))).sum())
+    return int((frames - frames.clip(upper_bound=deepest(frames))).sum())
 
 
 def of_time(samples: pl.DataFrame) -> pl.DataFrame:
@@ -158,19 +160,32 @@ def figures_of(sums: pl.DataFrame, key: Sequence[str], width: int | None = None)
 def innermost_functions(samples: pl.DataFrame) -> pl.Series:
     """Returns names that are categorical (`name_by_itself`)."""
     key = ["stack", "libraries"]
-    stacks = _numbered(samples.select(key).unique(maintain_order=True))
-    # With two functions, one is left if the other stands for the part of the stack that the tool did not record.
-    frames = [_split(part, 2).group_by("number", maintain_order=True).last() for part in _in_parts(stacks)]
-    own = pl.concat([_split(stacks.clear(), 1), *frames])
+    stacks = numbered_stacks(samples.select(key).unique(maintain_order=True))
+    own = innermost_frames(stacks)
     own = own.select("number", function=name_by_itself().cast(pl.Categorical))
     stacks = stacks.join(own, on="number", how="left", maintain_order="left")
     rows = samples.select(key).join(stacks, on=key, how="left", nulls_equal=True, maintain_order="left")
     return rows["function"]
 
 
+def innermost_frames(stacks: pl.DataFrame) -> pl.DataFrame:
+    """Returns number (of the stack), function and library of the innermost function of each stack that has one.
+    `stacks` has the columns that `numbered_stacks` adds."""
+    # With two functions, one is left if the other stands for the part of the stack that the tool did not record.
+    frames = [_split(part, 2).group_by("number", maintain_order=True).last() for part in _in_parts(stacks)]
+    return pl.concat([_split(stacks.clear(), 1), *frames])
+
+
+def frames_of(stacks: pl.DataFrame, depth: int) -> pl.DataFrame:
+    """Returns number (of the stack), function and library of the `depth` innermost functions of each stack, the
+    outermost first. BROKEN is among them. `stacks` has the columns that `numbered_stacks` adds."""
+    columns = ("number", "stack", "libraries")
+    return pl.concat([functions_of(part.select(columns), depth) for part in _in_parts(stacks)])
+
+
 def sums_of(stacks: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    deepest = _deepest(stacks["frames"])
-    sums = [_sums_of(_split(part, deepest), part, key) for part in _in_parts(stacks)]
+    depth = deepest(stacks["frames"])
+    sums = [_sums_of(_split(part, depth), part, key) for part in _in_parts(stacks)]
     return _together(pl.concat(sums), key) if len(sums) > 1 else sums[0]
 
 
@@ -197,21 +212,22 @@ def distinct_stacks(samples: pl.DataFrame) -> pl.DataFrame:
     stacks = samples.group_by("stack", "libraries", "event", maintain_order=True).agg(
         samples=pl.len().cast(pl.Int64), weight=_col("weight").fill_null(0).sum()
     )
-    return _numbered(stacks)
+    return numbered_stacks(stacks)
 
 
-def _numbered(stacks: pl.DataFrame) -> pl.DataFrame:
+def numbered_stacks(stacks: pl.DataFrame) -> pl.DataFrame:
+    """Adds number, and frames (the number of functions). `stacks` has different stacks."""
     frames = _col("stack").cast(pl.String).str.count_matches(STACK_SEPARATOR, literal=True).cast(pl.Int64) + 1
     return stacks.with_columns(frames=frames.fill_null(1)).with_row_index("number")
 
 
-def _deepest(frames: pl.Series) -> int:
+def deepest(frames: pl.Series, most_together: int = MOST_FRAMES) -> int:
     """Returns how many functions of each stack are counted, the innermost first. It is so many that all stacks together
-    have MOST_FRAMES at most, but at least 1, and at most _FRAMES_AT_ONCE."""
+    have `most_together` at most, but at least 1, and at most _FRAMES_AT_ONCE."""
     least, most = 1, _FRAMES_AT_ONCE
     while least < most:
         middle = (least + most + 1) // 2
-        fits = int(frames.clip(upper_bound=middle).sum()) <= MOST_FRAMES
+        fits = int(frames.clip(upper_bound=middle).sum()) <= most_together
         least, most = (middle, most) if fits else (least, middle - 1)
     return least
 

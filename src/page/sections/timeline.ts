@@ -1,5 +1,6 @@
 // The timeline, on a canvas: lanes, search, details of the chosen shape, and addresses that lead to a place in it.
 import { type TemplateResult, html, nothing, render } from "lit-html";
+import { color, distinctColors } from "../colors.ts";
 import { legend } from "../plots.ts";
 import { time } from "../format.ts";
 import { nsSinceBegin } from "../links.ts";
@@ -62,13 +63,18 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   const ranks = [...new Set(data.groups.map((group) => group.rank))].sort((a, b) => a - b);
   const kinds = [...new Set(trace.kind)].map((kind) => data.kinds[kind]!);
   const present = Object.keys(KINDS).filter((kind) => kinds.includes(kind));
+  const coloured = trace.stacks?.coloured ?? [];
+  const fills = distinctColors(coloured);
+  const libraries = coloured.map((name, at) => ({ name, title: `Samples in ${name}`, fill: fills[at]! }));
+  if (trace.kind.includes(data.kinds.length + coloured.length))
+    libraries.push({ name: "other", title: "Samples elsewhere", fill: color("other") });
   let isExact = false;
 
   render(
     html`
       <div class="timeline">
         <div class="controls finding"></div>
-        ${legend(present.map((name) => ({ name, title: KINDS[name]! })))}
+        ${legend([...present.map((name) => ({ name, title: KINDS[name]! })), ...libraries])}
         <div class="stage">
           <div class="head"><canvas class="axis" aria-hidden="true"></canvas></div>
           <div class="lanes">
@@ -99,7 +105,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
             )}
           </dl>
         </details>
-        ${notes([...(data.merged.ranges ? [mergedNote(data)] : []), ...data.notes])}
+        ${notes([...(data.merged.ranges ? [mergedNote(data)] : []), ...samplesNote(data), ...data.notes])}
         <p class="quiet">
           To look at the same in Perfetto, write a file that it opens: <code>${data.perfetto}</code>
           <button @click=${(event: Event) => void copy(event.target as HTMLElement, data.perfetto)}>Copy</button>
@@ -343,6 +349,13 @@ function mergedNote({ merged, files }: Data): TemplateResult {
   const [many, all] = [merged.ranges, merged.of].map((count) => count.toLocaleString("en"));
   return html`Shapes ${which} are drawn together with their neighbours: ${many} of ${all}.
     <code>opspan report ${files} --between START END</code> shows them each.`;
+}
+
+function samplesNote({ samples }: Data): string[] {
+  if (!samples?.merged.samples) return [];
+  const [many, all] = [samples.merged.samples, samples.merged.of].map((count) => count.toLocaleString("en"));
+  const within = time(samples.merged.within_ns);
+  return [`Samples of one function within ${within} are drawn as one, at the time of the first: ${many} of ${all}.`];
 }
 
 async function copy(button: HTMLElement, text: string): Promise<void> {

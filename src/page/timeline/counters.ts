@@ -2,7 +2,8 @@
 import { color } from "../colors.ts";
 import { formatValue, time } from "../format.ts";
 import type { Shades } from "./shades.ts";
-import { type Trace, firstWhere } from "./trace.ts";
+import { firstWhere } from "./columns.ts";
+import type { Trace } from "./trace.ts";
 import type { View } from "./view.ts";
 
 const COLOURS = { utilisation: "computing", queue: "calling", memory: "module", counter: "function" };

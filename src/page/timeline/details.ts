@@ -4,7 +4,9 @@ import { formatValue, time, timeUnit } from "../format.ts";
 import { linkTo } from "../links.ts";
 import type { Page } from "../section.ts";
 import { ARROW_TITLES, type End, endsOf } from "./arrows.ts";
-import { type Detail, type Table, type Trace, firstWhere, laneOf, nameOf, rowOf, runningSums } from "./trace.ts";
+import { type Detail, firstWhere, runningSums } from "./columns.ts";
+import { sampleRows, stackList } from "./sampled.ts";
+import { MARK, type Table, type Trace, laneOf, nameOf, rowOf } from "./trace.ts";
 
 const MOST_ENDS = 8;
 const FORMS: Record<string, string> = {
@@ -82,11 +84,18 @@ export function panel(trace: Trace, details: Details, shape: number, page: Page,
   const self = details.selfNs(shape);
   const took = end[shape]! - start[shape]!;
   const note = FORMS[data.forms[form[shape]!]!];
+  const isSample = !!trace.stacks?.has(shape);
+  const known = details.of(shape);
   const rows: [string, unknown][] = [
-    ["Begins after", `${exact(start[shape]!)} of the trace`],
-    [block ? "From the first to the last" : "Duration", form[shape] === 1 ? "none: a point in time" : exact(took)],
+    [isSample ? "Taken after" : "Begins after", `${exact(start[shape]!)} of the trace`],
   ];
-  if (self !== undefined && form[shape] !== 1)
+  if (isSample) rows.push(...sampleRows(trace, shape));
+  else
+    rows.push([
+      block ? "From the first to the last" : "Duration",
+      form[shape] === MARK ? "none: a point in time" : exact(took),
+    ]);
+  if (self !== undefined && form[shape] !== MARK)
     rows.push(["Self time", `${time(self)}${share(self, took, "the duration")}`]);
   if (block) {
     rows.push(["Ranges", block.count.toLocaleString("en")]);
@@ -94,23 +103,28 @@ export function panel(trace: Trace, details: Details, shape: number, page: Page,
     rows.push(["The longest is", name]);
   }
   rows.push(["On", `${lane.title}, ${lane.shows}, row ${rowOf(trace, shape).row + 1}`]);
-  if (note) rows.push(["Note", note]);
+  if (note && !isSample) rows.push(["Note", note]);
+  if (isSample && !known.some(({ name }) => name === "op")) rows.push(["In", noRange(trace, shape)]);
   const ends = endsOf(trace, shape);
   return html`
     <h3>${block ? `${block.count.toLocaleString("en")} ranges that are drawn together` : name}</h3>
     <p class="controls">
       <button @click=${actions.fit}>Fit</button>
       ${block ? nothing : html`<button @click=${() => actions.find(name)}>All of this name</button>`}
-      ${block ? nothing : links(lane.table, name, page)}
+      ${block || (isSample && name.startsWith("(")) ? nothing : links(lane.table, name, page)}
     </p>
     <dl>
       ${rows.map(([title, value]) => item(title, value))}
       ${ends.slice(0, MOST_ENDS).map((one) => item(ARROW_TITLES[one.arrow][one.isAfter ? 0 : 1], arrow(trace, shape, one, actions)))}
       ${ends.length > MOST_ENDS ? item("And", `${(ends.length - MOST_ENDS).toLocaleString("en")} more`) : nothing}
-      ${details.of(shape).map((one) => item(one.title, valueIn(one, page)))}
+      ${known.map((one) => item(one.title, valueIn(one, page)))}
     </dl>
+    ${isSample ? stackList(trace, shape) : nothing}
   `;
 }
+
+const noRange = (trace: Trace, shape: number): string =>
+  trace.stacks!.severalOf(shape).count > 1 ? "no range, or different ranges" : "no range of its thread";
 
 /** Writes a time with all its digits, down to the nanosecond. */
 function exact(ns: number): string {
@@ -142,6 +156,7 @@ const SECTIONS: Record<Table, [section: string, text: string][]> = {
   work: [["kernels", "In the table of kernels"]],
   calls: [],
   functions: [],
+  samples: [["host", "In the table of functions"]],
   gaps: [],
 };
 

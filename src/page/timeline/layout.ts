@@ -34,7 +34,9 @@ export class Layout {
     trace.data.lanes.forEach((lane, at) => {
       // Fold lanes with deep stacks of functions, because they would push all other lanes out of sight.
       const isDeep = lane.rows.length > MANY_ROWS && lane.table === "functions";
-      if (isDeep || lane.shows === "the profiler") this.folded.add(`lane ${at}`);
+      // The first row of samples shows the event that measures time, if there is one.
+      const isOfEvents = lane.rows.length > 1 && lane.table === "samples";
+      if (isDeep || isOfEvents || lane.shows === "the profiler") this.folded.add(`lane ${at}`);
     });
     this.groupOf = trace.counters.map(({ of }) => this.groupOfCounter(of));
     this.foldQuiet();

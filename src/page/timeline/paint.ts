@@ -3,7 +3,9 @@
 import { cutTo, fontOf } from "../font.ts";
 import { ROW } from "./layout.ts";
 import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";
-import { type Row, type Trace, firstEndingAfter, firstWhere, nameOf } from "./trace.ts";
+import { firstWhere } from "./columns.ts";
+import { drawSamples } from "./sampled.ts";
+import { MARK, type Row, type Trace, firstEndingAfter, nameOf } from "./trace.ts";
 import type { View } from "./view.ts";
 
 const LEAST_TEXT = 30; // shapes that are narrower than this number of pixels have no text
@@ -26,7 +28,7 @@ export class Painter {
     private readonly trace: Trace,
     private readonly shadeOfName: Uint8Array,
   ) {
-    this.widths = new Float32Array(trace.data.names.length);
+    this.widths = new Float32Array(trace.names.length);
   }
 
   begin(context: CanvasRenderingContext2D): void {
@@ -49,8 +51,31 @@ export class Painter {
     shades: Shades,
     matches?: Matches,
   ): void {
-    this.drawShapes(context, row.first, row.until, top, view, shades, matches);
+    if (this.trace.stacks?.has(row.first)) {
+      const fills = matches ? shades.dim : shades.fill;
+      drawSamples(context, this.trace, row, top, view, fills, (shape) => shadeOf(this.trace, this.shadeOfName, shape));
+      this.fill = "";
+      this.drawLabels(context, row, top, view, shades);
+    } else this.drawShapes(context, row.first, row.until, top, view, shades, matches);
     if (matches) this.drawMatches(context, row, top, view, shades, matches);
+  }
+
+  /** Writes the names of samples beside them, where there is room before the next sample. */
+  private drawLabels(context: CanvasRenderingContext2D, row: Row, top: number, view: View, shades: Shades): void {
+    const { start } = this.trace;
+    if (view.width / LEAST_TEXT < 1) return;
+    let shape = firstEndingAfter(this.trace, row.first, row.until, view.from);
+    this.setFill(context, shades.quiet);
+    while (shape < row.until && start[shape]! <= view.to) {
+      const x = view.x(start[shape]!);
+      const past = firstEndingAfter(this.trace, shape + 1, row.until, view.time(x + LEAST_TEXT));
+      if (past === shape + 1) {
+        const next = past < row.until ? Math.min(view.width, view.x(start[past]!)) : view.width;
+        const label = this.fittingName(context, shape, next - x - 8);
+        if (label) context.fillText(label, x + 5, top + ROW / 2 + 0.5);
+      }
+      shape = past;
+    }
   }
 
   private drawShapes(
@@ -94,7 +119,7 @@ export class Painter {
           runShade = shade;
         }
         runTo = column + 1;
-        if (form[shape] === 1) this.drawMark(context, left, top, fills[shade]!);
+        if (form[shape] === MARK) this.drawMark(context, left, top, fills[shade]!);
         // Skip all shapes that end in this column of pixels.
         const past = from + (column + 1) / scale;
         shape++;

@@ -6,6 +6,7 @@ import type { Trace } from "./trace.ts";
 export class Search {
   matches: Matches | undefined;
   hidden = 0; // the number of matching ranges in blocks (shapes that show several ranges)
+  private moreSamples = 0; // the number of matching samples that are drawn at the place of another one
   text = "";
   private order: Int32Array = new Int32Array(); // the matching shapes, by time
   private at = -1;
@@ -24,12 +25,13 @@ export class Search {
     this.text = text;
     this.at = -1;
     this.hidden = 0;
+    this.moreSamples = 0;
     this.order = new Int32Array();
     this.matches = undefined;
     if (!text) return;
-    const { data, name, count, hidden, start, isBlock } = this.trace;
+    const { data, names, name, count, hidden, start, isBlock, stacks } = this.trace;
     const lower = text.toLowerCase();
-    const isName = Uint8Array.from(data.names, (one) =>
+    const isName = Uint8Array.from(names, (one) =>
       (isExact ? one === text || isShortOf(one, text) : one.toLowerCase().includes(lower)) ? 1 : 0,
     );
     const shapes: number[] = [];
@@ -42,6 +44,10 @@ export class Search {
     else for (const row of this.trace.rows) if (data.lanes[row.lane]!.rank === rank) lookAt(row.first, row.until);
     for (const [one, many] of hidden) if (isName[one]) this.hidden += many;
     if (!shapes.length) return;
+    if (stacks) {
+      const several = shapes.filter((shape) => stacks.has(shape)).map((shape) => stacks.severalOf(shape).count - 1);
+      this.moreSamples = several.reduce((sum, count) => sum + count, 0);
+    }
     this.matches = { shapes: Int32Array.from(shapes) };
     this.order = Int32Array.from(shapes).sort((a, b) => start[a]! - start[b]!);
   }
@@ -57,11 +63,13 @@ export class Search {
   get status(): string {
     if (!this.text) return "";
     const many = this.count.toLocaleString("en");
-    const matches = !this.count
+    const found = !this.count
       ? "none found"
       : this.at < 0
         ? `${many} found`
         : `${this.place.toLocaleString("en")} of ${many}`;
+    const more = this.moreSamples.toLocaleString("en");
+    const matches = this.moreSamples ? `${found}; they stand for ${more} more samples` : found;
     if (!this.hidden) return matches;
     return `${matches}; ${this.hidden.toLocaleString("en")} more are among ranges that are drawn together`;
   }

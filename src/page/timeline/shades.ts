@@ -1,7 +1,7 @@
 // The colours of shapes. The hue depends on the kind of the shape. The name of the shape selects one of three shades of
 // the hue, so that most neighbours with different names look different. Waiting, idle time and blocks also have a
 // pattern, because some readers cannot see the colours.
-import { color, hashOf, luminance, partsOf } from "../colors.ts";
+import { color, distinctColors, hashOf, luminance, partsOf } from "../colors.ts";
 import { isDark } from "../scheme.ts";
 import type { Trace } from "./trace.ts";
 
@@ -33,14 +33,20 @@ export const shadeOf = (trace: Trace, shades: Uint8Array, shape: number): number
 /** Returns the first shade of the shape's kind. Shapes that are narrower than a pixel have this shade. */
 export const firstShade = (trace: Trace, shape: number): number => trace.kind[shape]! * SHADES;
 
-export function shadesOf(root: HTMLElement, kinds: string[], context: CanvasRenderingContext2D): Shades {
+/** Returns the colour of each kind of shape, and after them the colours of the libraries of samples: those that have a
+ * colour of their own, and the one of all others. */
+function colorsOf({ data, stacks }: Trace): string[] {
+  const libraries = stacks ? [...distinctColors(stacks.coloured), color("other")] : [];
+  return [...data.kinds.map(color), ...libraries];
+}
+
+export function shadesOf(root: HTMLElement, trace: Trace, context: CanvasRenderingContext2D): Shades {
   const style = getComputedStyle(root);
   const dark = isDark();
   const read = (name: string): string => resolve(style.getPropertyValue(name), dark);
   const ground = read("--ground");
   const text = read("--text");
-  const fill = kinds.flatMap((kind) => {
-    const base = color(kind);
+  const fill = colorsOf(trace).flatMap((base) => {
     return [base, mix(base, "#ffffff", dark ? 0.14 : 0.22), mix(base, "#000000", 0.14)];
   });
   return {

@@ -9,7 +9,8 @@ import { drawCounter, valueAt } from "./counters.ts";
 import { type Layout, ROW } from "./layout.ts";
 import { type Matches, Painter } from "./paint.ts";
 import { type Shades, shadeOfNames, shadesOf } from "./shades.ts";
-import { type Trace, nameOf, rowOf, shapeAt } from "./trace.ts";
+import { describeSamples } from "./sampled.ts";
+import { MARK, type Trace, nameOf, rowOf, shapeAt } from "./trace.ts";
 import type { View } from "./view.ts";
 import { PAPER } from "../width.ts";
 
@@ -38,10 +39,10 @@ export class Stage {
   ) {
     this.context = canvas.getContext("2d")!;
     this.axisContext = axis.getContext("2d")!;
-    this.painter = new Painter(trace, shadeOfNames(trace.data.names));
-    this.shades = shadesOf(canvas, trace.data.kinds, this.context);
+    this.painter = new Painter(trace, shadeOfNames(trace.names));
+    this.shades = shadesOf(canvas, trace, this.context);
     onScheme(() => {
-      this.shades = shadesOf(canvas, trace.data.kinds, this.context);
+      this.shades = shadesOf(canvas, trace, this.context);
       this.requestDraw();
     });
     scroller.addEventListener("scroll", () => this.requestDraw());
@@ -165,12 +166,13 @@ export class Stage {
     if (strip?.what === "counter") return `${strip.title}: ${valueAt(this.trace, strip.at, this.view.time(x))}`;
     const shape = this.shapeAt(x, y);
     if (shape < 0) return "";
+    if (this.trace.stacks?.has(shape)) return describeSamples(this.trace, shape, this.view);
     const { members, form, start, end } = this.trace;
     const took = time(end[shape]! - start[shape]!);
     const block = members.get(shape);
     if (block) return `${formatValue(block.count, "count")} ranges in ${took}, busy for ${time(block.busyNs)}`;
     const name = nameOf(this.trace, shape).slice(0, 300);
-    return form[shape] === 1 ? name : `${name}: ${took}`;
+    return form[shape] === MARK ? name : `${name}: ${took}`;
   }
 
   /** Moves the view so that a shape is visible, and zooms in if the shape would be too small. */
@@ -184,7 +186,7 @@ export class Stage {
     const [start, end] = [trace.start[shape]!, trace.end[shape]!];
     const middle = (start + end) / 2;
     const isSeen = view.x(end) > 0 && view.x(start) < view.width;
-    const isLarge = (end - start) * view.scale >= 4 || trace.form[shape] === 1;
+    const isLarge = (end - start) * view.scale >= 4 || trace.form[shape] === MARK;
     const span = isLarge ? view.span : Math.max(20, end - start) * 8;
     if (!isSeen || !isLarge) view.show(middle - span / 2, middle + span / 2);
     this.requestDraw();

@@ -5,10 +5,10 @@
 // number.
 
 import type { Unit } from "../format.ts";
+import { type Deltas, type Detail, firstWhere, runningSums } from "./columns.ts";
+import { type Samples, Stacks } from "./stacks.ts";
 
-/** Numbers, stored as differences: each number minus the number before it. The differences are either one list, or two
- * lists in which the difference `delta[i]` is repeated `count[i]` times. */
-type Deltas = number[] | { count: number[]; delta: number[] };
+export const MARK = 1; // the form of shapes that are points in time: an index into `forms`
 
 /** The data of the timeline, as opspan writes it into the page. */
 export interface Data {
@@ -31,6 +31,7 @@ export interface Data {
   details: Record<Table, Detail[]>;
   arrows: Record<Arrow, { from: Deltas; to: Deltas }>;
   counters: Counter[];
+  samples?: Samples; // missing if the trace has no samples of processors
   steps: Steps;
   merged: { under_ns: number; ranges: number; of: number };
   notes: string[];
@@ -38,7 +39,7 @@ export interface Data {
   files: string;
 }
 
-export type Table = "functions" | "ranges" | "calls" | "gaps" | "work";
+export type Table = "functions" | "ranges" | "calls" | "samples" | "gaps" | "work";
 export type Arrow = "launch" | "backward";
 
 interface Lane {
@@ -51,16 +52,7 @@ interface Lane {
   rows: number[]; // the indices of the rows that have shapes
   shapes: number[]; // the number of shapes in each of these rows
   ranges: number; // the number of ranges that the shapes show
-}
-
-/** A column with details of the shapes of a table. It has a value for each shape that is not a block. */
-export interface Detail {
-  name: string;
-  title: string;
-  unit: Unit;
-  at: Deltas;
-  texts?: string[]; // if there are texts, `at` has indices into this list, or -1 for no text
-  missing?: number | null; // the number in `at` that means "no value"
+  events?: number[]; // for each row of a lane of samples, an index into the `events` of `Samples`
 }
 
 export interface Counter {
@@ -104,7 +96,10 @@ export interface Trace {
   // For each block, the number of its ranges, and the sum of their lengths.
   members: Map<number, { count: number; busyNs: number }>;
   isBlock: Uint8Array;
+  names: string[];
+  stacks?: Stacks; // missing if the trace has no samples of processors
   rows: Row[];
+  down: Row[]; // the rows from top to bottom
   rowsOf: Row[][]; // the rows of each lane
   hidden: Map<number, number>; // for frequent names, the number of their ranges that are drawn in blocks
   arrows: Record<Arrow, Links>;
@@ -119,40 +114,71 @@ export interface Links {
 }
 
 export function traceOf(data: Data): Trace {
-  const count = data.gap.length;
+  const { samples } = data;
+  const ofSpans = data.gap.length;
+  const count = ofSpans + (samples?.gap.length ?? 0);
   const start = new Float64Array(count);
   const end = new Float64Array(count);
   const rows: Row[] = [];
   const rowsOf: Row[][] = data.lanes.map(() => []);
   let shape = 0;
-  data.lanes.forEach((lane, number) => {
-    lane.rows.forEach((row, at) => {
-      const one = { lane: number, row, first: shape, until: shape + lane.shapes[at]! };
-      for (let before = 0; shape < one.until; shape++) {
-        start[shape] = before + data.gap[shape]!;
-        before = end[shape] = start[shape]! + data.length_ns[shape]!;
-      }
-      rows.push(one);
-      rowsOf[number]!.push(one);
+  const unpack = (isOfSamples: boolean, gapOf: (shape: number) => number, lengthOf: (shape: number) => number): void =>
+    data.lanes.forEach((lane, number) => {
+      if ((lane.table === "samples") !== isOfSamples) return;
+      lane.rows.forEach((row, at) => {
+        const one = { lane: number, row, first: shape, until: shape + lane.shapes[at]! };
+        for (let before = 0; shape < one.until; shape++) {
+          start[shape] = before + gapOf(shape);
+          before = end[shape] = start[shape]! + lengthOf(shape);
+        }
+        rows.push(one);
+        rowsOf[number]!.push(one);
+      });
     });
-  });
+  unpack(
+    false,
+    (at) => data.gap[at]!,
+    (at) => data.length_ns[at]!,
+  );
+  // Samples come after all other shapes, because arrows and blocks have the numbers that shapes have without samples.
+  unpack(
+    true,
+    (at) => samples!.gap[at - ofSpans]!,
+    () => 0,
+  );
   const isBlock = new Uint8Array(count);
   const members = new Map<number, { count: number; busyNs: number }>();
   runningSums(data.blocks.shape).forEach((block, at) => {
     isBlock[block] = 1;
     members.set(block, { count: data.blocks.count[at]!, busyNs: data.blocks.busy_ns[at]! });
   });
+  const [name, kind, form] = [new Int32Array(count), new Uint8Array(count), new Uint8Array(count)];
+  name.set(data.name);
+  kind.set(runningSums(data.kind));
+  form.set(runningSums(data.form));
+  const stacks = samples && new Stacks(samples, ofSpans);
+  if (stacks) {
+    form.fill(MARK, ofSpans);
+    for (let one = ofSpans; one < count; one++) {
+      const leaf = stacks.leafOf(one);
+      name[one] = leaf < 0 || stacks.name[leaf]! < 0 ? -1 : data.names.length + stacks.name[leaf]!;
+      kind[one] = data.kinds.length + stacks.colorOf(leaf);
+    }
+  }
   return {
     data,
     count,
     start,
     end,
-    name: Int32Array.from(data.name),
-    kind: Uint8Array.from(runningSums(data.kind)),
-    form: Uint8Array.from(runningSums(data.form)),
+    name,
+    kind,
+    form,
     members,
     isBlock,
+    names: samples ? [...data.names, ...samples.names] : data.names,
+    stacks,
     rows,
+    down: [...rows].sort((a, b) => a.lane - b.lane || a.row - b.row),
     rowsOf,
     hidden: new Map(runningSums(data.hidden.name).map((name, at) => [name, data.hidden.count[at]!])),
     arrows: { launch: links(data.arrows.launch), backward: links(data.arrows.backward) },
@@ -162,16 +188,6 @@ export function traceOf(data: Data): Trace {
       highest: of.values.reduce((most, value) => Math.max(most, value), 0),
     })),
   };
-}
-
-export function runningSums(deltas: Deltas): number[] {
-  let sum = 0;
-  if (Array.isArray(deltas)) return deltas.map((delta) => (sum += delta));
-  const numbers: number[] = [];
-  deltas.count.forEach((count, at) => {
-    for (let one = 0; one < count; one++) numbers.push((sum += deltas.delta[at]!));
-  });
-  return numbers;
 }
 
 function links(pairs: { from: Deltas; to: Deltas }): Links {
@@ -193,17 +209,6 @@ function placesOf(sorted: number[], wanted: number): number[] {
     if (places.push(at) >= MOST_LINKS) break;
   }
   return places;
-}
-
-/** Returns the first number from `from` to `until` for which `test` is true, or `until` if there is none. `test` must
- * also be true for all numbers after the first one. */
-export function firstWhere(from: number, until: number, test: (at: number) => boolean): number {
-  while (from < until) {
-    const middle = (from + until) >>> 1;
-    if (test(middle)) until = middle;
-    else from = middle + 1;
-  }
-  return from;
 }
 
 export function rowOf(trace: Trace, shape: number): Row {
@@ -242,5 +247,5 @@ export function shapeAt(trace: Trace, row: Row, time: number, near: number): num
 
 export function nameOf(trace: Trace, shape: number): string {
   const name = trace.name[shape]!;
-  return name < 0 ? "(no name)" : trace.data.names[name]!;
+  return name >= 0 ? trace.names[name]! : trace.stacks?.has(shape) ? "(unknown function)" : "(no name)";
 }

@@ -12,9 +12,9 @@ export function neighbour(trace: Trace, shape: number, by: 1 | -1): number {
 /** Goes down (`by` is 1) or up (-1) to the nearest row that has a shape at the same time. Returns that shape, or -1 if
  * there is none. */
 export function shapeInNextRow(trace: Trace, layout: Layout, shape: number, by: 1 | -1): number {
-  const { rows, start, end, data } = trace;
-  for (let at = rows.indexOf(rowOf(trace, shape)) + by; rows[at]; at += by) {
-    const row = rows[at]!;
+  const { down, start, end, data } = trace;
+  for (let at = down.indexOf(rowOf(trace, shape)) + by; down[at]; at += by) {
+    const row = down[at]!;
     if (layout.rank !== undefined && data.lanes[row.lane]!.rank !== layout.rank) continue;
     const candidate = firstEndingAfter(trace, row.first, row.until, start[shape]!);
     if (candidate < row.until && start[candidate]! <= end[shape]!) return candidate;

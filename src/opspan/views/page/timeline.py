@@ -22,6 +22,7 @@ from opspan.views.page.timeline_counters import counters
 from opspan.views.page.timeline_details import details, self_times
 from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
+from opspan.views.page.timeline_samples import TimelineSamples, timeline_samples
 
 MOST_SHAPES = 250_000
 MOST_ROWS = 96  # maximum number of rows in a lane: nested Python functions have about as many levels
@@ -40,9 +41,10 @@ def section(subject: Subject) -> Section:
         why = "Nothing that the program did has a time: the trace holds figures, and no ranges, calls or work"
         return Section("Timeline", None, why, f"opspan summary {subject.typed}")
     placed = native.places(lanes.shapes.select("lane", "start_ns", "length_ns"), MOST_ROWS)
+    samples = timeline_samples(subject.analysis, lanes)
     most = MOST_SHAPES
     while True:
-        data = _data(subject, lanes, placed, most)
+        data = _data(subject, lanes, placed, samples, most)
         if _at_most(data) <= MOST_BYTES:
             return Section("Timeline", data)
         in_page = packed(data)
@@ -67,7 +69,9 @@ def _at_most(data: Any) -> int:
     return sum(map(_at_most, data))
 
 
-def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: int) -> dict[str, Any]:
+def _data(
+    subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, samples: TimelineSamples | None, most: int
+) -> dict[str, Any]:
     analysis = subject.analysis
     blocks = native.blocks(placed, most)
     shapes = _drawn_shapes(analysis, lanes, placed, blocks)
@@ -80,6 +84,10 @@ def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: in
     rows = {table: shapes["row"].filter(~is_block & (shapes["table"] == table)) for table in TABLES}
     inner = self_times(analysis, rows["ranges"])
     values_over_time, notes = counters(analysis, lanes.begin_ns, lanes.length_ns)
+    of_tables = {table: details(analysis, table, rows[table]) for table in TABLES}
+    if samples is not None:
+        of_tables["samples"] = samples.details
+        notes = [*notes, *samples.notes]
     return {
         "begin": str(lanes.begin_ns),
         "length": lanes.length_ns,
@@ -87,7 +95,7 @@ def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: in
         "forms": FORMS,
         "tables": TABLES,
         "groups": [_group(row) for row in lanes.groups.iter_rows(named=True)],
-        "lanes": _lanes(lanes, shapes),
+        "lanes": _lanes(lanes, shapes, samples),
         "names": shown(texts),
         "hidden": _hidden(texts, hidden),
         "gap": gap.fill_null(shapes["start_ns"]),
@@ -97,16 +105,17 @@ def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: in
         "form": deltas(shapes["form"].to_physical()),
         "blocks": _blocks(shapes, is_block),
         "inner": inner.fill_null(-1),
-        "details": {table: details(analysis, table, rows[table]) for table in TABLES},
+        "details": of_tables,
         "arrows": _arrows(analysis, lanes, placed, block, is_block),
         "counters": values_over_time,
         "steps": _steps(analysis, lanes),
         "merged": {
-            "under_ns": int(blocks["under_ns"][0]),
+            "under_ns": int(blocks["under_ns"][0]) if blocks.height else 0,
             "ranges": int(shapes["count"].filter(is_block).sum()),
             "of": int(shapes["count"].sum()),
         },
         "notes": [*lanes.notes, *notes, *_more_steps(analysis)],
+        **({} if samples is None else {"samples": samples.data}),
         "perfetto": f"opspan export {subject.typed} run.perfetto-trace",
         "files": subject.typed,
     }
@@ -159,10 +168,11 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
+def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame, samples: TimelineSamples | None) -> list[dict[str, Any]]:
     of_place = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len(), ranges=_col("count").sum())
     rows = of_place.with_columns(lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS)
     of_lane = rows.group_by("lane", maintain_order=True).agg("row", "shapes", "ranges")
+    of_samples = {} if samples is None else samples.lanes
     return [
         {
             "title": text(lane["title"]),
@@ -171,11 +181,12 @@ def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
             "table": lane["table"],
             "rank": lane["rank"] or 0,
             "pid": lane["pid"],
-            "rows": lane["row"],
-            "shapes": lane["shapes"],
-            "ranges": sum(lane["ranges"]),
+            "rows": lane["row"] or [0],
+            "shapes": lane["shapes"] or [0],
+            "ranges": sum(lane["ranges"] or []),
+            **of_samples.get(lane["lane"], {}),
         }
-        for lane in lanes.lanes.join(of_lane, on="lane", maintain_order="left").iter_rows(named=True)
+        for lane in lanes.lanes.join(of_lane, on="lane", how="left", maintain_order="left").iter_rows(named=True)
     ]
 
 

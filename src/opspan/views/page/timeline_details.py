@@ -3,7 +3,7 @@ is a column that has a row for each shape except blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
@@ -60,15 +60,32 @@ _GAPS = (
     ("launch_ns", "From the launch on", "ns"),
     ("queued_ns", "Launched before, queued", "ns"),
 )
+_SAMPLES = (
+    ("op", "In", _TEXT),
+    ("module", "Module", _TEXT),
+    ("phase", "Phase", _TEXT),
+    ("step", "Step", _TEXT),
+    ("call", "In the call", _TEXT),
+)
 _COLUMNS = {"ranges": _RANGES, "calls": _CALLS, "work": _WORK, "gaps": _GAPS, "functions": ()}
 
 
 def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, Any]]:
     """Returns the columns of details. A column has a value for each of `rows`, in the same order. Columns without any
     value are left out."""
-    frame = _FRAMES[table](analysis, rows)
+    return _known(_FRAMES[table](analysis, rows), _COLUMNS[table])
+
+
+def sample_details(analysis: Analysis, ranges: pl.Series, calls: pl.Series) -> list[dict[str, Any]]:
+    """Returns the columns of details of points that stand for samples. `ranges` and `calls` are the rows of the
+    innermost range and call that were open on the thread of each."""
+    names = analysis.complete.calls["name"].gather(calls)
+    return _known(pl.DataFrame([*_range_columns(analysis, ranges), names.alias("call")]), _SAMPLES)
+
+
+def _known(frame: pl.DataFrame, of: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
     columns = []
-    for name, title, unit in _COLUMNS[table]:
+    for name, title, unit in of:
         column = frame[name]
         if column.null_count() == len(column):
             continue

@@ -1,9 +1,11 @@
 """The lanes of the timeline, and the shapes on each. Ranges, calls and functions are on lanes of their thread, kernels
-and copies are on lanes of their stream, and gaps are on lanes of their device.
+and copies are on lanes of their stream, and gaps are on lanes of their device. Samples of a thread are on a lane below
+its other lanes.
 
     lanes_of(analysis) -> TimelineLanes
         shapes   for each row of TABLES with a start: table, row, lane, start_ns (from the begin of the trace),
                  length_ns, name
+        samples  for each row of the table samples with a time: row, lane, start_ns (from the begin of the trace)
         lanes    for each lane: lane, group, table, rank, title, `shows` (the kind of shapes in words), ...
         groups   for each process, for its quiet threads (see _is_quiet), and for each device: group, title, ...
 
@@ -26,8 +28,10 @@ from opspan.tables.tables import own
 from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
 _col = pl.col
-TABLES = ("functions", "ranges", "calls", "gaps", "work")  # in the order of their lanes, from top to bottom
-TABLE = pl.Enum(TABLES)
+TABLES = ("functions", "ranges", "calls", "gaps", "work")  # whose rows are shapes
+SAMPLES = "samples"
+_OF_THREADS = ("functions", "ranges", "calls", SAMPLES)
+TABLE = pl.Enum((*_OF_THREADS, "gaps", "work"))  # in the order of their lanes, from top to bottom
 _SHOWS = {
     "functions": "Python functions",
     "ranges": "ops and ranges",
@@ -51,6 +55,7 @@ class TimelineLanes:
     begin_ns: int
     length_ns: int
     shapes: pl.DataFrame
+    samples: pl.DataFrame
     lanes: pl.DataFrame
     groups: pl.DataFrame
     notes: list[str]
@@ -67,13 +72,14 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
         "calls": _spans(trace.calls),
         "gaps": _spans(analysis.gaps.drop("tid").with_columns(name=names_of_gaps)),
         "work": _spans(trace.work, "is_overhead"),
+        SAMPLES: _spans(_as_spans(trace.samples)),
     }
     starts = [own(frame)["start_ns"].min() for frame in all_frames.values()]
     begin_ns = min((start for start in starts if isinstance(start, int)), default=None)
     if begin_ns is None:
         return None
     notes = [
-        f"{count:,} {name} are not drawn, for they have no start"
+        f"{count:,} {name} are not drawn, for they have no {'time' if name == SAMPLES else 'start'}"
         for name, frame in all_frames.items()
         # The ops of a replayed graph do not count: they have no start, because they did not run on the host.
         if (count := frame["start_ns"].null_count() - (replayed if name == "ranges" else 0))
@@ -87,13 +93,22 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     lanes, groups = _named(keys, trace)
     if (more := lanes.height - MOST_LANES) > 0:
         by_count = lanes.sort("count", descending=True, maintain_order=True)
-        left_out = sum(by_count["count"][MOST_LANES:])
-        notes.append(f"{more:,} more lanes, of {left_out:,} ranges together, are not drawn: those of the fewest")
+        left_out = by_count[MOST_LANES:]
+        which = "ranges and samples" if (left_out["table"] == SAMPLES).any() else "ranges"
+        of = f"{left_out['count'].sum():,} {which} together"
+        notes.append(f"{more:,} more lanes, of {of}, are not drawn: those of the fewest")
         lanes = lanes.filter(_col("key").is_in(by_count["key"].head(MOST_LANES).implode()))
     lanes = lanes.with_row_index("lane")
     keys = look_up(keys, lanes.select("key", "lane"), ("key",))
-    parts = [_shapes(table, frame, keys, begin_ns, close_ns) for table, frame in frames.items()]
-    return TimelineLanes(begin_ns, close_ns - begin_ns, pl.concat(parts), lanes, groups, notes)
+    parts = {table: _shapes(table, frame, keys, begin_ns, close_ns) for table, frame in frames.items()}
+    samples = parts.pop(SAMPLES).select("row", "lane", "start_ns")
+    return TimelineLanes(begin_ns, close_ns - begin_ns, pl.concat(parts.values()), samples, lanes, groups, notes)
+
+
+def _as_spans(samples: pl.DataFrame) -> pl.DataFrame:
+    """Samples are points in time: each ends when it begins."""
+    name = pl.lit(None, dtype=pl.Categorical)
+    return samples.select("rank", "pid", "tid", start_ns="time_ns", end_ns="time_ns", name=name)
 
 
 def _inside(work: pl.DataFrame, begin_ns: int, close_ns: int) -> tuple[pl.DataFrame, int]:
@@ -147,9 +162,7 @@ def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, 
 def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the lanes in the order in which they are drawn, and the groups of lanes. In each rank, the threads come
     before the devices."""
-    is_host = _col("table").is_in(["functions", "ranges", "calls"]) | (
-        _col("device_id").is_null() & _col("tid").is_not_null()
-    )
+    is_host = _col("table").is_in(_OF_THREADS) | (_col("device_id").is_null() & _col("tid").is_not_null())
     of_process = pl.when(_col("pid").n_unique().over("rank", "device_id") > 1).then(pl.format(", process {}", "pid"))
     stream = pl.concat_str(
         stream_name(),
@@ -202,4 +215,7 @@ def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
     is_loud = keys.select(thread).join(
         loud.with_columns(is_loud=True), on=thread, how="left", nulls_equal=True, maintain_order="left"
     )
-    return (is_loud["is_loud"].is_null() & (keys["tid"] != keys["pid"]).fill_null(value=True)).alias("is_quiet")
+    is_quiet = is_loud["is_loud"].is_null() & (keys["tid"] != keys["pid"]).fill_null(value=True)
+    if is_quiet.all() and (keys["table"] == SAMPLES).all():
+        is_quiet = ~is_quiet  # nothing else is known of the program, so it is not folded away
+    return is_quiet.alias("is_quiet")
