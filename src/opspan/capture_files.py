@@ -23,6 +23,8 @@ SESSION: Final = "opspan"
 # In the header of a capture, the byte offset and size of the environment variables that tell a process its rank.
 ENVIRONMENT_AT: Final = 3232
 ENVIRONMENT_BYTES: Final = 832
+# Facts about the process that an emitter adds to these variables when it ends.
+FACTS: Final = ("TORCH_THREADS", "USABLE_PROCESSORS", "PROCESSOR_LIST", "PROCESS_BEGAN_NS", "TORCH_IMPORT_NS")
 
 
 def device_file(capture: Path, number: int) -> Path:

@@ -160,7 +160,7 @@ def start(emit: Emit) -> None:
         module, _, name = sink.session.partition(":")
         kind = getattr(importlib.import_module(module), name)
         session: Session = kind(**{name: getattr(emit, name) for name in _FLAGS})
-        session.gives_way = session.in_each_process = True
+        session.gives_way = session.in_each_process = session.covers_start = True
         session.__enter__()
         atexit.register(_unharmed(session.__exit__, _MAY_LACK))
 

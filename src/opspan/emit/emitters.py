@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from opspan.emit import notices
+from opspan.emit import notices, process_facts, unharmed
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
@@ -37,6 +37,15 @@ class Emitter(Session):
     def _start_sink(self, native: Sinks) -> str:
         form, _ = native.start(self._sink.number, FORMS[self._requested], self._max_strings)
         return FORM_NAMES[form]
+
+    def _stop_sink(self, native: Sinks) -> None:
+        super()._stop_sink(native)
+        if self._is_owner() and self.stats.ranges:
+            unharmed.call("describing this process", self._tell_collectors)
+
+    def _tell_collectors(self) -> None:
+        if (file := process_facts.collectors_file()) is not None:
+            process_facts.tell(file, process_facts.torch_threads(), self.covers_start)
 
     def _without_observer(self, error: ObserverError) -> TorchEmitter:
         emitter = TorchEmitter(type(self).__name__, self.record_shapes)

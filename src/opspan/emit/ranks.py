@@ -6,12 +6,11 @@ without a launcher.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import Any
 
-from opspan.capture_files import ENVIRONMENT_AT, ENVIRONMENT_BYTES
+from opspan.emit import header_texts
 
 
 def distributed() -> dict[str, Any] | None:
@@ -27,12 +26,4 @@ def tell(capture: Path) -> None:
     state = distributed()
     if state is None:
         return
-    text = f"TORCH_RANK={state['rank']}\0TORCH_WORLD_SIZE={state['world_size']}\0".encode()
-    with contextlib.suppress(OSError), capture.open("r+b") as file:  # the file is gone, or the disk is read-only by now
-        file.seek(ENVIRONMENT_AT)
-        before = file.read(ENVIRONMENT_BYTES)
-        used = len(before.rstrip(b"\0"))
-        used += 1 if used else 0  # the NUL at the end of the last entry
-        if len(before) == ENVIRONMENT_BYTES and used + len(text) < ENVIRONMENT_BYTES:
-            file.seek(ENVIRONMENT_AT + used)
-            file.write(text)
+    header_texts.add(capture, {"TORCH_RANK": state["rank"], "TORCH_WORLD_SIZE": state["world_size"]})

@@ -61,6 +61,7 @@ class Session:
         # Whether a command of opspan started this session, not the program. Such a session ends when the program
         # enters a session of its own and all sinks are taken.
         self.gives_way = False
+        self.covers_start = False  # whether ops are labelled from the end of `import torch` on
         self.in_each_process = False  # whether each forked process gets its own session, as under `opspan exec`
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
         self._ended_steps = StepMarks()

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from opspan.emit import notices
+from opspan.emit import notices, process_facts
 
 
 def when_torch_is_imported(call: Callable[[], None]) -> None:
@@ -54,7 +55,9 @@ class _TorchFinder:
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module  # restore the loader first
+            begin_ns = time.monotonic_ns()
             run(module)
+            process_facts.note_torch_import(begin_ns)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             try:

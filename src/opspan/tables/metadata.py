@@ -21,6 +21,15 @@ ORDER, NAME = "order", "name"  # values of `rank_by` if the rank comes from the 
 MOST_RANKS = 2**24  # a number this large is damaged, or is not a rank
 
 
+# Options of captures that state facts about processes. Each is a dict by process id: the number of threads on which
+# torch ran an op when the recording ended; how many processors the process may use at a time, and their numbers, such
+# as "0-3,8"; its age when the recording began; and its age when it began and ended to import torch.
+FACTS = TORCH_THREADS, USABLE_PROCESSORS, PROCESSOR_LIST, PROCESS_AGE, TORCH_IMPORT = (
+    *("torch_threads", "usable_processors", "processor_list"),
+    *("process_age_ns", "torch_import_ns"),
+)
+
+
 @dataclass(frozen=True)
 class Told:
     """The rank that a trace states about itself. `rank` is None if the trace states none. If both are known,

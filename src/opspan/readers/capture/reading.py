@@ -19,6 +19,7 @@ from opspan.readers.capture import layout
 from opspan.readers.capture.bytes import read_header
 from opspan.readers.capture.chunks import read_file, stretch_of
 from opspan.readers.capture.file import CaptureFile, Header
+from opspan.readers.capture.process_facts import common_facts, facts_of
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, note_folder, whole_files
 from opspan.readers.capture.tables import (
@@ -104,6 +105,7 @@ def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadat
         options={
             "recorded_by": ", ".join(recorded_by),
             "files": len(parts),
+            **common_facts(parts),
             **{name: first.options[name] for name in ("window", STRETCH) if name in first.options},
         },
         cycle=numbers[0] if len(numbers) == 1 else None,
@@ -152,6 +154,7 @@ def _metadata(capture: CaptureFile, window: Window | None, stretch: Stretch | No
         options={
             "recorded_by": RECORDED_BY.get(header.producer, "unknown"),
             "forked": header.forked,
+            **facts_of(header),
             **options_of(window, stretch),
         },
         told=from_environment(header.environment),
