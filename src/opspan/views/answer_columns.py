@@ -337,7 +337,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 _UNITS = {
     "bytes_each": "bytes",
     **dict.fromkeys(("utilisation", "sm_efficiency", "occupancy", "attributed", "sized", "mfu", "mfu_whole"), "share"),
-    **dict.fromkeys(("share_before", "share_after", "change", "error"), "share"),
+    **dict.fromkeys(("share_before", "share_after", "change", "error", "front_end_bound", "retiring"), "share"),
 }
 
 
