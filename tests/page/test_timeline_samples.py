@@ -19,7 +19,7 @@ from opspan.trace import Trace
 from opspan.views.page import timeline, timeline_samples
 from opspan.views.page.section import Subject, as_json, packed
 from page.browser import Browser, Opened
-from page.timeline_read import samples_of, shapes_of
+from page.timeline_read import samples_of, shapes_of, summed
 
 MAIN, WORKER = 1, 7
 BEGIN = 10_000
@@ -52,9 +52,14 @@ def data_of(found: Analysis) -> dict[str, Any]:
 
 
 def steady(count: int) -> list[dict[str, Any]]:
-    """Samples in which five functions take turns, on two threads."""
+    """Samples in which seven functions of three libraries take turns, on two threads."""
     return [
-        sample(BEGIN + 10 * at, f"main;f{at * at % 5}", "/bin/python;/lib/libf.so", tid=(MAIN, WORKER)[at % 3 == 0])
+        sample(
+            BEGIN + 10 * at,
+            f"main;f{at * at % 7}",
+            f"/bin/a;/lib/lib{at * at % 7 % 3}.so",
+            tid=(MAIN, WORKER)[at % 3 == 0],
+        )
         for at in range(count)
     ]
 
@@ -127,33 +132,44 @@ def test_samples_past_the_most_are_drawn_together_and_none_is_lost(most: int, mo
     merged = data["samples"]["merged"]
     within = merged["within_ns"]
 
-    # A twin in loops: those of a thread and a function in one stretch are one point.
-    def twin(length: int) -> dict[Any, list[int]]:
-        of: dict[Any, list[int]] = {}
+    # A twin in loops: those of a thread and a library in one stretch are one point.
+    def twin(length: int) -> dict[Any, list[Any]]:
+        of: dict[Any, list[Any]] = {}
         for point in sorted(whole, key=lambda point: point["time_ns"]):
-            at = point["time_ns"] - BEGIN
-            of.setdefault((point["lane"], point["function"], at // length), []).append(point["time_ns"])
+            key = (point["lane"], point["function"][1], (point["time_ns"] - BEGIN) // length)
+            of.setdefault(key, []).append(point)
         return of
 
-    assert len(points) <= most < len(twin(within // 2))
-    assert Counter(
-        (point["lane"], point["function"], point["time_ns"], point["count"], point["length_ns"]) for point in points
-    ) == Counter(
-        (lane, function, times[0], len(times), times[-1] - times[0])
-        for (lane, function, _), times in twin(within).items()
-    )
-    assert merged["of"] == sum(point["count"] for point in points) == sum(point["weight"] for point in points) == 2_000
+    groups = twin(within)
+    assert len(points) == len(groups) <= most < len(twin(within // 2))
+    for point in points:
+        group = groups[point["lane"], point["function"][1], (point["time_ns"] - BEGIN) // within]
+        names = Counter(one["function"] for one in group)
+        assert point["time_ns"] == group[0]["time_ns"]
+        assert point["count"] == point["weight"] == len(group)
+        assert point["own"] == names[point["function"]] == max(names.values())
+        ops = {one.get("op") for one in group}
+        assert {point.get("op")} == (ops if len(ops) == 1 else {None})
+    assert merged["of"] == sum(point["count"] for point in points) == 2_000
     assert merged["samples"] == sum(point["count"] for point in points if point["count"] > 1)
+    # Those that have no point of their function are counted.
+    hidden = Counter(one["function"][0] for one in whole)
+    for point in points:
+        hidden[point["function"][0]] -= point["own"]
+    told = data["samples"]["hidden"]
+    counts = zip(summed(told["name"]), told["count"], strict=True)
+    assert {data["samples"]["names"][name]: count for name, count in counts} == +hidden
 
 
-def test_rare_functions_that_have_no_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_have_no_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_samples, "MOST_POINTS", 50)
-    rows = [*(sample(BEGIN + at, f"rare{at}") for at in range(100)), *(sample(BEGIN + at, "often") for at in range(9))]
-    data = data_of(Analysis(tables(*rows)))
+    often = [sample(BEGIN + at, "often", tid=WORKER) for at in range(9)]
+    data = data_of(Analysis(tables(*often, *(sample(BEGIN, "f", tid=100 + at) for at in range(100)))))
     points = samples_of(data)
     assert len(points) == 50
     assert max(point["count"] for point in points) == 9
-    assert "51 samples of rare functions are not drawn" in data["notes"]
+    assert "51 samples of libraries with few samples are not drawn" in data["notes"]
+    assert len([lane for lane in data["lanes"] if lane["ranges"]]) == 50
 
 
 def test_samples_take_no_more_of_a_page_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +257,11 @@ def colours_at(opened: Opened, time_ns: int, lane: str) -> set[int]:
             const box = canvas.getBoundingClientRect();
             const [from, to] = /from=(\\d+)&to=(\\d+)/.exec(location.hash).slice(1).map(Number);
             const x = Math.floor((time - from) / (to - from) * box.width);
-            const data = canvas.getContext("2d").getImageData(x, top - box.top, 1, height).data;
-            return [...new Uint32Array(data.buffer)];
+            const other = document.createElement("canvas");
+            [other.width, other.height] = [1, height];
+            const context = other.getContext("2d", { willReadFrequently: true });
+            context.drawImage(canvas, -x, box.top - top);
+            return [...new Uint32Array(context.getImageData(0, 0, 1, height).data.buffer)];
         }""",
         [time_ns, box["y"], box["height"]],
     )

@@ -80,9 +80,9 @@ def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
     assert next(frames, None) is None
     cut = summed(samples["stacks"]["cut"])
     several = {
-        at: (count, length)
-        for at, count, length in zip(
-            summed(samples["several"]["at"]), samples["several"]["count"], samples["several"]["length_ns"], strict=True
+        at: (count, own)
+        for at, count, own in zip(
+            summed(samples["several"]["at"]), samples["several"]["count"], samples["several"]["own"], strict=True
         )
     }
     columns = {column["name"]: values_of(column) for column in (*data["details"]["samples"], samples["weight"])}
@@ -96,7 +96,7 @@ def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
                 at = len(points)
                 time += samples["gap"][at]
                 stack = samples["stack"][at]
-                members, length = several.get(at, (1, 0))
+                members, own = several.get(at, (1, 1))
                 points.append(
                     {
                         "lane": number,
@@ -104,7 +104,7 @@ def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
                         "function": _at(functions, samples["stacks"]["leaf"][stack]),
                         "event": samples["events"][lane["events"][row]]["name"],
                         "count": members,
-                        "length_ns": length,
+                        "own": own,
                         "stack": [_at(functions, frame) for frame in reversed(stacks[stack])],
                         "cut": cut[stack],
                         **{name: column[at] for name, column in columns.items()},

@@ -18,7 +18,7 @@
     counted_event(counts) -> the event whose samples are counted.
     is_of(event) -> whether a row is of the event.
     numbered_stacks(stacks), innermost_frames(stacks), frames_of(stacks, depth) -> the functions of different stacks.
-    deepest(frames) -> how many functions of each stack are counted, so that all stacks together have not too many.
+    deepest(frames, most) -> how many functions of each stack are counted, if all together are at most `most`.
     figures_of(sums, key, width) -> figures from the hardware's events for each value of `key`: cycles, ipc, ...
     functions_of(stacks) -> a row for each function of each stack.
     name_by_itself() -> the name of such a row's function, where its library is not shown beside it.
@@ -121,7 +121,7 @@ def by_library(samples: pl.DataFrame) -> pl.DataFrame:
 
 def left_out(stacks: pl.DataFrame) -> int:
     frames = stacks["frames"]
-    return int((frames - frames.clip(upper_bound=deepest(frames))).sum())
+    return int((frames - frames.clip(upper_bound=deepest(frames, MOST_FRAMES))).sum())
 
 
 def of_time(samples: pl.DataFrame) -> pl.DataFrame:
@@ -184,7 +184,7 @@ def frames_of(stacks: pl.DataFrame, depth: int) -> pl.DataFrame:
 
 
 def sums_of(stacks: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    depth = deepest(stacks["frames"])
+    depth = deepest(stacks["frames"], MOST_FRAMES)
     sums = [_sums_of(_split(part, depth), part, key) for part in _in_parts(stacks)]
     return _together(pl.concat(sums), key) if len(sums) > 1 else sums[0]
 
@@ -221,7 +221,7 @@ def numbered_stacks(stacks: pl.DataFrame) -> pl.DataFrame:
     return stacks.with_columns(frames=frames.fill_null(1)).with_row_index("number")
 
 
-def deepest(frames: pl.Series, most_together: int = MOST_FRAMES) -> int:
+def deepest(frames: pl.Series, most_together: int) -> int:
     """Returns how many functions of each stack are counted, the innermost first. It is so many that all stacks together
     have `most_together` at most, but at least 1, and at most _FRAMES_AT_ONCE."""
     least, most = 1, _FRAMES_AT_ONCE

@@ -355,7 +355,9 @@ function samplesNote({ samples }: Data): string[] {
   if (!samples?.merged.samples) return [];
   const [many, all] = [samples.merged.samples, samples.merged.of].map((count) => count.toLocaleString("en"));
   const within = time(samples.merged.within_ns);
-  return [`Samples of one function within ${within} are drawn as one, at the time of the first: ${many} of ${all}.`];
+  return [
+    `Samples of a thread in one library within ${within} are drawn as one, at the time of the first: ${many} of ${all}.`,
+  ];
 }
 
 async function copy(button: HTMLElement, text: string): Promise<void> {

@@ -97,13 +97,15 @@ export function describeSamples(trace: Trace, shape: number, view: View): string
 /** Returns the rows of the panel that only samples have. */
 export function sampleRows(trace: Trace, shape: number): [string, unknown][] {
   const stacks = trace.stacks!;
-  const { count, lengthNs } = stacks.severalOf(shape);
-  const { weight, events } = stacks.of;
+  const { count, own } = stacks.severalOf(shape);
+  const { weight, events, merged } = stacks.of;
   const event = events[laneOf(trace, shape).events![rowOf(trace, shape).row]!]!;
   const stored = stacks.storedWeight(shape);
   const rows: [string, unknown][] = [];
-  if (count > 1)
-    rows.push(["Stands for", `${count.toLocaleString("en")} samples of this function, in ${time(lengthNs)}`]);
+  if (count > 1) {
+    const [all, ours] = [count, own].map((number) => number.toLocaleString("en"));
+    rows.push(["Stands for", `${all} samples within ${time(merged.within_ns)}, ${ours} of them in this function`]);
+  }
   rows.push(["Library", stacks.libraryOf(shape) ?? "unknown"]);
   if (event.name !== null) rows.push(["Event", event.name]);
   if (weight.texts ? stored >= 0 : stored !== weight.missing)
@@ -115,7 +117,7 @@ export function sampleRows(trace: Trace, shape: number): [string, unknown][] {
 export function stackList(trace: Trace, shape: number): TemplateResult {
   const stacks = trace.stacks!;
   const { frames, cut } = stacks.framesOf(shape);
-  const of = stacks.severalOf(shape).count > 1 ? "Stack of the first of them" : "Stack";
+  const of = stacks.severalOf(shape).count > 1 ? "The stack of one of them" : "Stack";
   return html`<h4>${of}, the innermost function first</h4>
     <ol class="stack">
       ${frames.map(({ name, library }) =>

@@ -6,7 +6,7 @@ import type { Trace } from "./trace.ts";
 export class Search {
   matches: Matches | undefined;
   hidden = 0; // the number of matching ranges in blocks (shapes that show several ranges)
-  private moreSamples = 0; // the number of matching samples that are drawn at the place of another one
+  private moreSamples = 0; // the number of matching samples that are drawn together with others
   text = "";
   private order: Int32Array = new Int32Array(); // the matching shapes, by time
   private at = -1;
@@ -29,7 +29,7 @@ export class Search {
     this.order = new Int32Array();
     this.matches = undefined;
     if (!text) return;
-    const { data, names, name, count, hidden, start, isBlock, stacks } = this.trace;
+    const { data, names, name, count, hidden, hiddenSamples, start, isBlock, stacks } = this.trace;
     const lower = text.toLowerCase();
     const isName = Uint8Array.from(names, (one) =>
       (isExact ? one === text || isShortOf(one, text) : one.toLowerCase().includes(lower)) ? 1 : 0,
@@ -43,11 +43,9 @@ export class Search {
     if (rank === undefined) lookAt(0, count);
     else for (const row of this.trace.rows) if (data.lanes[row.lane]!.rank === rank) lookAt(row.first, row.until);
     for (const [one, many] of hidden) if (isName[one]) this.hidden += many;
+    for (const [one, many] of hiddenSamples) if (isName[one]) this.moreSamples += many;
     if (!shapes.length) return;
-    if (stacks) {
-      const several = shapes.filter((shape) => stacks.has(shape)).map((shape) => stacks.severalOf(shape).count - 1);
-      this.moreSamples = several.reduce((sum, count) => sum + count, 0);
-    }
+    for (const shape of shapes) if (stacks?.has(shape)) this.moreSamples += stacks.severalOf(shape).own - 1;
     this.matches = { shapes: Int32Array.from(shapes) };
     this.order = Int32Array.from(shapes).sort((a, b) => start[a]! - start[b]!);
   }
@@ -69,7 +67,7 @@ export class Search {
         ? `${many} found`
         : `${this.place.toLocaleString("en")} of ${many}`;
     const more = this.moreSamples.toLocaleString("en");
-    const matches = this.moreSamples ? `${found}; they stand for ${more} more samples` : found;
+    const matches = this.moreSamples ? `${found}; ${more} more samples are drawn together with others` : found;
     if (!this.hidden) return matches;
     return `${matches}; ${this.hidden.toLocaleString("en")} more are among ranges that are drawn together`;
   }

@@ -8,7 +8,7 @@ export const MOST_COLORS = 8; // the libraries with most samples have a colour o
 export interface Samples {
   events: { name: string | null; unit: Unit }[];
   names: string[]; // of functions
-  libraries: string[]; // those with most samples first
+  libraries: string[]; // the first ones have a colour of their own
   functions: { name: Deltas; library: Deltas }; // indices into `names` and `libraries`, or -1
   // For each stack: its innermost function (-1: unknown), the number of its functions in `frame`, the outermost first,
   // and the number of outer functions that are left out.
@@ -16,7 +16,8 @@ export interface Samples {
   gap: number[]; // the time since the previous sample of the row; for the first one, since the trace's begin
   stack: number[];
   weight: Detail;
-  several: { at: Deltas; count: number[]; length_ns: number[] }; // shapes that stand for several samples
+  several: { at: Deltas; count: number[]; own: number[] }; // shapes that stand for several samples
+  hidden: { name: Deltas; count: number[] }; // for frequent names, the number of samples that no shape of the name has
   merged: { within_ns: number; samples: number; of: number };
 }
 
@@ -73,12 +74,13 @@ export class Stacks {
     return this.frame(this.leafOf(shape)).library;
   }
 
-  /** Returns the number of samples that a shape stands for, and the time from the first to the last. */
-  severalOf(shape: number): { count: number; lengthNs: number } {
+  /** Returns the number of samples that a shape stands for. All are in one library. `own` is the number of those in the
+   * function that the shape has the name of. */
+  severalOf(shape: number): { count: number; own: number } {
     const { places, of } = this;
     const at = firstWhere(0, places.length, (one) => places[one]! >= shape - this.first);
-    if (places[at] !== shape - this.first) return { count: 1, lengthNs: 0 };
-    return { count: of.several.count[at]!, lengthNs: of.several.length_ns[at]! };
+    if (places[at] !== shape - this.first) return { count: 1, own: 1 };
+    return { count: of.several.count[at]!, own: of.several.own[at]! };
   }
 
   /** Returns the weight of a sample, for sums. Returns the number of samples if the weight is not known. */

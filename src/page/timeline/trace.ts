@@ -102,6 +102,7 @@ export interface Trace {
   down: Row[]; // the rows from top to bottom
   rowsOf: Row[][]; // the rows of each lane
   hidden: Map<number, number>; // for frequent names, the number of their ranges that are drawn in blocks
+  hiddenSamples: Map<number, number>; // the same for samples
   arrows: Record<Arrow, Links>;
   counters: { of: Counter; at: Float64Array; highest: number }[];
 }
@@ -181,6 +182,9 @@ export function traceOf(data: Data): Trace {
     down: [...rows].sort((a, b) => a.lane - b.lane || a.row - b.row),
     rowsOf,
     hidden: new Map(runningSums(data.hidden.name).map((name, at) => [name, data.hidden.count[at]!])),
+    hiddenSamples: new Map(
+      runningSums(samples?.hidden.name ?? []).map((one, at) => [data.names.length + one, samples!.hidden.count[at]!]),
+    ),
     arrows: { launch: links(data.arrows.launch), backward: links(data.arrows.backward) },
     counters: data.counters.map((of) => ({
       of,

@@ -1,8 +1,9 @@
 """Samples of processors in the timeline: points on a lane of their thread.
 
 A lane has a row for each event, because weights of different events are never added. A point has a time, a stack, a
-weight, and the innermost range and call that were open on its thread. If the page has no room for all samples, those of
-one function that are close together become one point, at the time of the first of them.
+weight, and the innermost range and call that were open on its thread. If the page has no room for all samples, those in
+one library that are close together become one point, at the time of the first of them. It has the name of the function
+that most of them were in.
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ from opspan.views.page.timeline_lanes import TimelineLanes
 MOST_POINTS = 100_000  # maximum number of points, and of functions in all stacks together
 MOST_BYTES = 1_000_000  # maximum number of bytes of the samples in the page
 MOST_EVENTS = 8
+COLOURED = (
+    8  # the number of libraries that have a colour of their own; the samples in all others become points together
+)
+MOST_HIDDEN = 1_000  # maximum number of names of samples that are no point of their own
 _LONGEST = 62  # exponent of a time that is longer than any trace
 _ROW = ("lane", "line")  # the lane and the row of a point
+_GROUP = (*_ROW, "colour")
+_PLACES = ("range", "call")
 _STACK = ("stack", "libraries")
 _FUNCTION = ("function", "library")
 _col = pl.col
@@ -59,16 +66,30 @@ def timeline_samples(analysis: Analysis, lanes: TimelineLanes) -> TimelineSample
     rows, events, notes = _of_events(_located(analysis, lanes))
     stacks = numbered_stacks(rows.select(_STACK).unique(maintain_order=True))
     stacks = stacks.join(innermost_frames(stacks), on="number", how="left", maintain_order="left")
-    leaves = stacks.select(_FUNCTION).unique(maintain_order=True).with_row_index("leaf")
-    of_stack = look_up(stacks, leaves, _FUNCTION).select(*_STACK, "number", "leaf")
+    stacks = look_up(stacks, _leaves(rows, stacks), _FUNCTION)
+    of_stack = stacks.select(*_STACK, "number", "leaf", "colour")
     rows = look_up(rows, of_stack, _STACK).drop(_STACK).sort(*_ROW, "start_ns", maintain_order=True)
+    groups = _Groups(rows)
     most = MOST_POINTS
     while True:
-        samples = _data(analysis, rows, stacks, events, most, notes)
+        samples = _data(analysis, groups, stacks, events, most, notes)
         in_page = len(packed({"data": samples.data, "details": samples.details}))
         if in_page <= MOST_BYTES or most < 100:
             return samples
-        most = int(most * 0.9 * MOST_BYTES / in_page)
+        most = int(min(most, len(samples.data["gap"])) * 0.9 * MOST_BYTES / in_page)
+
+
+def _leaves(rows: pl.DataFrame, stacks: pl.DataFrame) -> pl.DataFrame:
+    """Returns the innermost functions of samples: function, library, leaf (its number), and colour: the number of its
+    library, 0 for the one with most samples, or COLOURED if it has no colour of its own."""
+    counts = rows.group_by(_STACK).agg(samples=pl.len())
+    counts = stacks.select(*_STACK, *_FUNCTION).join(counts, on=_STACK, nulls_equal=True, maintain_order="left")
+    leaves = counts.group_by(_FUNCTION, maintain_order=True).agg(_col("samples").sum()).with_row_index("leaf")
+    libraries = leaves.drop_nulls("library").group_by("library", maintain_order=True).agg(_col("samples").sum())
+    libraries = libraries.sort("samples", descending=True, maintain_order=True).head(COLOURED)
+    libraries = libraries.select("library", colour=pl.int_range(pl.len(), dtype=pl.Int64))
+    leaves = leaves.join(libraries, on="library", how="left", maintain_order="left")
+    return leaves.select(*_FUNCTION, "leaf", _col("colour").fill_null(COLOURED))
 
 
 def _located(analysis: Analysis, lanes: TimelineLanes) -> pl.DataFrame:
@@ -99,35 +120,30 @@ def _of_events(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str | None], list
 
 def _data(
     analysis: Analysis,
-    rows: pl.DataFrame,
+    groups: _Groups,
     stacks: pl.DataFrame,
     events: list[str | None],
     most: int,
     notes: list[str],
 ) -> TimelineSamples:
-    points, within_ns, lost = _points(rows, most)
-    if lost:
-        notes = [*notes, f"{plural(lost, 'sample')} of rare functions are not drawn"]
+    rows = groups.rows
+    points, within_ns = groups.points(most)
+    if lost := rows.height - int(points["count"].sum()):
+        notes = [*notes, f"{plural(lost, 'sample')} of libraries with few samples are not drawn"]
     gap = points.select(_col("start_ns") - _col("start_ns").shift(1, fill_value=0).over(_ROW))["start_ns"]
     used = stacks.filter(_col("number").is_in(points["number"].unique().implode())).sort(_STACK, nulls_last=True)
     places = used.select("number", place=pl.int_range(pl.len(), dtype=pl.Int64))
-    several = points.select("count", length_ns=_col("last_ns") - _col("start_ns"), at=pl.int_range(pl.len()))
-    several = several.filter(_col("count") > 1)
-    of_functions = _functions(used, rows, most)
+    several = points.select("count", "own", at=pl.int_range(pl.len())).filter(_col("count") > 1)
     data = {
         "events": [
             {"name": None if event is None else text(event), "unit": "ns" if is_ns(event) else "count"}
             for event in events
         ],
-        **of_functions,
+        **_functions(used, stacks, _hidden(rows, points, stacks), most),
         "gap": gap,
         "stack": look_up(points, places, ("number",))["place"],
         "weight": of_numbers("weight", "Weight", "count", points["weight"]),
-        "several": {
-            "at": deltas(several["at"]),
-            "count": several["count"],
-            "length_ns": several["length_ns"],
-        },
+        "several": {"at": deltas(several["at"]), "count": several["count"], "own": several["own"]},
         "merged": {"within_ns": within_ns, "samples": int(several["count"].sum()), "of": rows.height},
     }
     details = sample_details(analysis, points["range"], points["call"])
@@ -150,42 +166,74 @@ def _lanes(points: pl.DataFrame, names: list[str | None]) -> dict[int, dict[str,
     }
 
 
-def _points(rows: pl.DataFrame, most: int) -> tuple[pl.DataFrame, int, int]:
-    """Returns the points that are drawn, at most `most`. Samples of one function are one point if they are in the same
-    stretch of time. Also returns the length of these stretches, the shortest power of two with which the points fit, or
-    0; and the number of samples that are left out because even the longest is too short."""
-    if rows.height <= most:
-        one = rows.with_columns(count=pl.lit(1, dtype=pl.Int64), last_ns="start_ns")
-        return one, 0, 0
+class _Groups:
+    """Samples that become one point if the page has no room for all: those of a thread and an event that are in the
+    same stretch of time, and in the same library."""
 
-    def key(exponent: int) -> list[pl.Expr]:
-        return [*map(_col, (*_ROW, "leaf")), (_col("start_ns") // 2**exponent).alias("stretch")]
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.rows = rows
+        in_order = rows.select(*_GROUP, "start_ns").sort(*_GROUP, "start_ns")
+        is_first = pl.any_horizontal(_col(name) != _col(name).shift(1) for name in _GROUP).fill_null(value=True)
+        self._times = in_order.select("start_ns", is_first=is_first)
 
-    short, long = 0, _LONGEST
-    while short < long:
-        middle = (short + long) // 2
-        fits = rows.select(key(middle)).unique().height <= most
-        short, long = (short, middle) if fits else (middle + 1, long)
-    points = rows.group_by(key(short), maintain_order=True).agg(
-        _col("start_ns", "number", "event").first(),
-        pl.when(_col("weight").count() > 0).then(_col("weight").sum()),
-        *map(_if_same, ("range", "call")),
-        last_ns=_col("start_ns").last(),
-        count=pl.len().cast(pl.Int64),
-    )
-    drawn = points.sort("count", descending=True, maintain_order=True).head(most)
-    lost = rows.height - int(drawn["count"].sum())
-    return drawn.sort(*_ROW, "start_ns", maintain_order=True), 2**short, lost
+    def points(self, most: int) -> tuple[pl.DataFrame, int]:
+        """Returns at most `most` points: the columns of the samples, count (the number of samples), and own (the number
+        of those in the function of the point). Also returns the length of the stretches, the shortest power of two with
+        which the points fit, or 0. Even if the longest are too short, returns the points of most samples."""
+        if self.rows.height <= most:
+            one = pl.lit(1, dtype=pl.Int64)
+            return self.rows.with_columns(count=one, own=one), 0
+        short, long = 0, _LONGEST
+        while short < long:
+            middle = (short + long) // 2
+            short, long = (short, middle) if self._count(middle) <= most else (middle + 1, long)
+        points = self._grouped(short)
+        if points.height > most:
+            points = points.sort("count", descending=True, maintain_order=True).head(most)
+        return points.sort(*_ROW, "start_ns", maintain_order=True), 2**short
+
+    def _count(self, exponent: int) -> int:
+        stretch = _col("start_ns") // 2**exponent
+        return int(self._times.select((_col("is_first") | (stretch != stretch.shift(1))).sum()).item())
+
+    def _grouped(self, exponent: int) -> pl.DataFrame:
+        stretch = (_col("start_ns") // 2**exponent).alias("stretch")
+        by_function = self.rows.group_by(*_GROUP, stretch, "leaf", maintain_order=True).agg(
+            _col("start_ns", "number", "event").first(),
+            pl.when(_col("weight").count() > 0).then(_col("weight").sum()),
+            *(_col(name).min().alias(f"least_{name}") for name in _PLACES),
+            *(_col(name).max() for name in _PLACES),
+            *(_col(name).null_count().alias(f"no_{name}") for name in _PLACES),
+            own=pl.len().cast(pl.Int64),
+        )
+        by_function = by_function.sort("own", descending=True, maintain_order=True)
+        return by_function.group_by(*_GROUP, "stretch", maintain_order=True).agg(
+            _col("start_ns").min(),
+            _col("leaf", "number", "event", "own").first(),
+            pl.when(_col("weight").count() > 0).then(_col("weight").sum()),
+            *map(_if_same, _PLACES),
+            count=_col("own").sum(),
+        )
 
 
 def _if_same(name: str) -> pl.Expr:
-    column = _col(name)
-    return pl.when((column.min() == column.max()) & (column.null_count() == 0)).then(column.first()).alias(name)
+    is_same = (_col(f"least_{name}").min() == _col(name).max()) & (_col(f"no_{name}").sum() == 0)
+    return pl.when(is_same).then(_col(name).max()).alias(name)
 
 
-def _functions(used: pl.DataFrame, rows: pl.DataFrame, most: int) -> dict[str, Any]:
+def _hidden(rows: pl.DataFrame, points: pl.DataFrame, stacks: pl.DataFrame) -> pl.DataFrame:
+    """Returns the functions with most samples that are in no point of their function: function, library and count."""
+    counts = {"every": rows.group_by("leaf").agg(every=pl.len().cast(pl.Int64))}
+    counts["own"] = points.group_by("leaf").agg(own=_col("own").sum())
+    hidden = counts["every"].join(counts["own"], on="leaf", how="left")
+    hidden = hidden.select("leaf", count=_col("every") - _col("own").fill_null(0)).filter(_col("count") > 0)
+    hidden = hidden.sort("count", "leaf", descending=[True, False]).head(MOST_HIDDEN)
+    return hidden.join(stacks.select("leaf", *_FUNCTION).unique("leaf"), on="leaf", maintain_order="left")
+
+
+def _functions(used: pl.DataFrame, stacks: pl.DataFrame, hidden: pl.DataFrame, most: int) -> dict[str, Any]:
     """Returns the stacks that points have, as numbers of functions, the outermost first. `leaf` has the innermost
-    function of each stack; -1 if it is not known. Libraries are sorted by the number of samples in them."""
+    function of each stack; -1 if it is not known. The first libraries are those that have a colour of their own."""
     depth = deepest(used["frames"], most)
     frames = frames_of(used, depth)
     is_known = _col("function").ne_missing(BROKEN)
@@ -193,12 +241,11 @@ def _functions(used: pl.DataFrame, rows: pl.DataFrame, most: int) -> dict[str, A
     leaves = used.select("number", "library", function=name_by_itself())
     functions = pl.concat([frames.select(_FUNCTION), leaves.select(_FUNCTION)])
     functions = functions.drop_nulls("function").unique(maintain_order=True)
-    names, name = numbered(functions["function"])
-    counts = rows["number"].value_counts(sort=True)
-    by_library = counts.join(used.select("number", "library"), on="number", maintain_order="left")
-    by_library = by_library.group_by("library", maintain_order=True).agg(_col("count").sum()).drop_nulls("library")
-    in_order = by_library.sort("count", descending=True, maintain_order=True)["library"]
-    libraries, places = numbered(pl.concat([in_order, functions["library"]]))
+    hidden = hidden.with_columns(function=name_by_itself()).drop_nulls("function")
+    hidden = hidden.group_by("function", maintain_order=True).agg(_col("count").sum())
+    names, name = numbered(pl.concat([functions["function"], hidden["function"]]))
+    coloured = stacks.filter(_col("colour") < COLOURED).unique("colour").sort("colour")["library"]
+    libraries, places = numbered(pl.concat([coloured, functions["library"]]))
     number = functions.with_columns(at=pl.int_range(pl.len(), dtype=pl.Int64))
 
     def at(of: pl.DataFrame) -> pl.Series:
@@ -207,7 +254,11 @@ def _functions(used: pl.DataFrame, rows: pl.DataFrame, most: int) -> dict[str, A
     return {
         "names": shown(names),
         "libraries": shown(libraries),
-        "functions": {"name": deltas(name), "library": deltas(places[len(in_order) :].fill_null(-1))},
+        "hidden": {"name": deltas(name[functions.height :]), "count": hidden["count"]},
+        "functions": {
+            "name": deltas(name[: functions.height]),
+            "library": deltas(places[len(coloured) :].fill_null(-1)),
+        },
         "stacks": {
             "leaf": at(leaves),
             "frames": used["frames"].clip(upper_bound=depth),
