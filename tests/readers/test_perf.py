@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -83,6 +84,36 @@ def test_a_sample_is_a_row_with_its_stack_from_the_outermost_function(tmp_path: 
         }
     ]
     assert trace.issues.is_empty()
+
+
+# Mangled names, and what `c++filt -p` and perf itself make of them.
+MANGLED = {
+    "_ZN3c104Type6equalsERKS0_": "c10::Type::equals",
+    "_ZNK3c1010TensorType6equalsERKNS_4TypeE": "c10::TensorType::equals",
+    "_ZN2at6nativelsIiEERSoS2_RKT_": "at::native::operator<< <int>",
+    "_Z3addIfEvPT_": "add<float>",
+    "_ZNKSt8functionIFvllEEclEll": "std::function<void (long, long)>::operator()",
+    "_ZNK2at6TensorcvbEv": "at::Tensor::operator bool",
+    "_ZN2at12_GLOBAL__N_13runEi": "at::(anonymous namespace)::run",
+    "_ZN2at8parallelIiEEvlll._omp_fn.0": "at::parallel<int>",
+    "_Zbroken": "_Zbroken",
+    "py_Z3add": "py_Z3add",
+}
+
+
+def test_mangled_names_are_read_as_perf_demangles_them(tmp_path: Path) -> None:
+    frames = [(f"{name}+0x1", TORCH) for name in MANGLED]
+    trace = opspan.load(perf.write(tmp_path / "perf.txt", [sample(7, frames), sample(9, frames[:1])]))
+
+    stacks = trace.samples["stack"].cast(pl.String).to_list()
+    assert [text.split(";") for text in stacks] == [list(reversed(MANGLED.values())), ["c10::Type::equals"]]
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="c++filt is not installed (binutils)")
+def test_mangled_names_of_the_examples_are_those_of_the_real_tool() -> None:
+    names = [name for name in MANGLED if "." not in name]
+    done = subprocess.run(["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [MANGLED[name] for name in names]
 
 
 def test_the_header_tells_the_clock_the_host_and_the_command(tmp_path: Path) -> None:

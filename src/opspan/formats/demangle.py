@@ -10,6 +10,8 @@ import re
 from opspan import native
 
 _OPENS, _CLOSES = "<([{", ">)]}"
+_AFTER_ARGUMENTS = re.compile(r"(?: (?:const|volatile)| ?&{1,2})+$")
+_OPERATOR = re.compile(r"(?:(?<=::)|(?<= )|^)operator(?![A-Za-z0-9_])")
 
 
 def is_mangled(name: str) -> bool:
@@ -42,6 +44,26 @@ def short_name(name: str) -> str:
     # In a return type such as std::enable_if<(8>0), void>::type, the first > is an operator, but counts as a bracket.
     # Then `own` still contains a part of the type.
     return own if "<" in own or "(" in own else own.rpartition(" ")[2].rpartition("::")[2]
+
+
+def qualified_name(name: str) -> str:
+    """Returns the function's name with its namespaces and template arguments, without return type and arguments."""
+    text = re.sub(r" ?\[(?:clone|abi) [^\]]*\]$", "", name)
+    text = _AFTER_ARGUMENTS.sub("", text)
+    if not text.endswith(")") or (start := _opening(text)) <= 0:
+        return name
+    text = text[:start]
+    depth = 0
+    begin = 0
+    for place, char in enumerate(text):
+        if depth == 0 and _OPERATOR.match(text, place):  # the rest is the operator, whose brackets do not pair
+            break
+        depth += (char in _OPENS) - (char in _CLOSES)
+        if depth == 0 and char == " ":
+            begin = place + 1
+    # A function that returns a pointer to a function has its own name inside the brackets of the return type.
+    own = text[begin:]
+    return name if not own or own.startswith("(*") else own
 
 
 def _opening(text: str) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +28,10 @@ from opspan.formats import progress
 from opspan.formats.budget import EVENT
 from opspan.formats.columns import narrow
 from opspan.formats.compressed import FAILURES, UnpackedStream, is_compressed, issue_of, opened
+from opspan.formats.demangle import demangled, qualified_name
 from opspan.printable import path_text
 from opspan.tables import Issues, Metadata, Tables
-from opspan.tables.schema import empty
+from opspan.tables.schema import STACK_SEPARATOR, empty
 
 PIECE_BYTES: Final = 32 << 20  # so many bytes are parsed at once
 SNIFFED_BYTES: Final = 1 << 20  # `perf script --header` prints a line of some KB for each event
@@ -39,6 +41,7 @@ _HEADER_LINE = re.compile(rb"#(?: [^\n]*)?\n")
 _LAST_HEADER = re.compile(rb"(?s:.*\n|\A)(?=[^\t\r\n])")
 _TOLD = re.compile(r"^# ([a-z ]+?) *: (.*)$", re.MULTILINE)
 _CLOCK = re.compile(r"([a-z_]+) \([0-9]+\)")
+_MANGLED = re.compile(rf"(?:^|(?<={STACK_SEPARATOR}))_Z[^{STACK_SEPARATOR}]*")
 _SECONDS = r"([0-9]{1,10})\.([0-9]{6}|[0-9]{9})"
 _REFERENCE = re.compile(rf"= {_SECONDS} \(TOD\) = {_SECONDS} \(")
 
@@ -103,10 +106,29 @@ def _samples(rows: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     issues.add("no_time", rows["time_ns"].null_count(), "samples")
     rows = rows.filter(pl.col("time_ns").is_not_null())
     issues.add("over_budget", int(rows["left_out"].sum()), "outer frames of stacks of more than 4,096 frames")
+    rows = rows.with_columns(_demangled(rows["stack"]))
     return rows.select(
         pl.lit(0, dtype=pl.Int32).alias("rank"),
         *("pid", "tid", "time_ns", "cpu", "weight", "event", "stack", "libraries", "comm"),
     )
+
+
+def _demangled(stacks: pl.Series) -> pl.Series:
+    """Returns the stacks with names as in the source. Some builds of perf cannot demangle names, and `--no-demangle`
+    leaves them as they are."""
+    texts = stacks.unique().drop_nulls().cast(pl.String)
+    odd = texts.filter(texts.str.contains("_Z", literal=True))
+    if odd.is_empty():
+        return stacks
+    names = [_MANGLED.sub(lambda match: _name(match[0]), text) for text in odd]
+    return stacks.cast(pl.String).replace(odd, pl.Series(names, dtype=pl.String)).cast(stacks.dtype)
+
+
+@lru_cache(maxsize=65_536)
+def _name(mangled: str) -> str:
+    own = mangled.partition(".")[0]  # without the suffix of a clone, such as ._omp_fn.0
+    name = demangled(own)
+    return mangled if name == own else qualified_name(name)
 
 
 def _metadata(path: Path, facts: dict[str, str], host: str | None) -> Metadata:
