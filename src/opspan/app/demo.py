@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ STEPS = 2
 _FACTS = {"class_name": "", "seq": "seq ", "forward_tid": "forward on thread ", "sizes": "sizes "}
 
 
-def train(folder: Path) -> Trace:
-    """Records two steps of a multilayer perceptron into `folder`."""
+def train(folder: Path, during: AbstractContextManager[object]) -> Trace:
+    """Records two steps of a multilayer perceptron into `folder`. `during` is entered while it trains."""
     torch = _torch()
 
     class MLP(torch.nn.Module):  # type: ignore[misc, name-defined]  # mypy does not follow torch
@@ -35,7 +36,7 @@ def train(folder: Path) -> Trace:
     model = MLP()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     inputs, targets = torch.randn(4, 8), torch.tensor([0, 1, 2, 1])
-    with record(record_shapes=True, modules=True, path=folder) as recording:
+    with record(record_shapes=True, modules=True, path=folder) as recording, during:
         for step in range(STEPS):
             with annotate(f"ProfilerStep#{step}"):
                 loss = torch.nn.functional.cross_entropy(model(inputs), targets)

@@ -34,10 +34,13 @@ FREQUENCY_HZ = 999
 FIELDS = "comm,pid,tid,cpu,time,period,event,ip,sym,dso"
 # Without build ids, perf reads no libraries when it ends, and copies none to the user's home.
 _RECORD = (
-    *("record", "-q", "-k", "CLOCK_MONOTONIC", "--sample-cpu", "-F", str(FREQUENCY_HZ), "-g"),
+    *("record", "-q", "-k", "CLOCK_MONOTONIC", "--sample-cpu", "-g"),
     *("--no-buildid", "--no-buildid-cache"),
 )
 _SCRIPT = ("script", "--header", "--ns", "--no-inline", "-F", FIELDS)
+_QUICKLY = (
+    "--no-demangle"  # saves two thirds of the time for torch's libraries; opspan demangles names when it reads them
+)
 _WAIT_S = 10.0  # for perf to begin, which takes some 50 ms
 _END_S = 60.0  # for perf to write its last samples
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -46,7 +49,16 @@ INSTALL = "install it (the package linux-perf, linux-tools or perf)"
 
 
 class NoSamples(Exception):
-    """perf cannot sample here. The message is a sentence that says why, and what to do."""
+    """There are no samples. The message is a sentence that says why, and what to do."""
+
+
+class NoPerf(NoSamples):
+    """perf cannot sample here."""
+
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(f"{why}: {advice}")
+        self.why = why
+        self.advice = advice
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], folder: Path, report: Callable[[str], None]) -> int:
@@ -55,7 +67,10 @@ def run(command: Sequence[str], environment: Mapping[str, str], folder: Path, re
     try:
         perf = sampler(folder)
         perf.start()
-    except (NoSamples, OSError) as error:
+    except NoPerf as error:
+        report(f"note: {error.why}, so CMD runs without samples: {error.advice}")
+        return capturing.run(command, environment)
+    except OSError as error:
         report(f"note: {error}")
         return capturing.run(command, environment)
     try:
@@ -80,6 +95,9 @@ class Sampler:
     perf: str
     event: str
     folder: Path
+    frequency_hz: int = FREQUENCY_HZ
+    wait_s: float = _WAIT_S  # for perf to begin
+    end_s: float = _END_S  # for perf to write its last samples
     why_early: str = ""  # why perf failed while the program ran
     _process: subprocess.Popen[bytes] | None = None
     _errors: IO[bytes] | None = None
@@ -101,7 +119,7 @@ class Sampler:
         os.write(control_to, b"enable\n")
         # perf answers once it has read that command, so that nothing of the program is missed.
         control = ("-D", "-1", "--control", f"fd:{control_from},{ready_to}")
-        record = (self.perf, *_RECORD, "-e", self.event, "-o", str(self.data), *control)
+        record = (self.perf, *_record(self.event, self.frequency_hz), "-o", str(self.data), *control)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed in finish()
         try:
             self._process = subprocess.Popen(
@@ -123,7 +141,7 @@ class Sampler:
         """Waits until perf watches this process. Is called in the program's process, before it runs the program."""
         with contextlib.suppress(OSError):
             os.write(self._pid_to, f"{os.getpid()}\n".encode())
-            if select.select([self._ready], [], [], _WAIT_S)[0]:
+            if select.select([self._ready], [], [], self.wait_s)[0]:
                 os.read(self._ready, 64)
 
     def finish(self) -> Path:
@@ -131,6 +149,14 @@ class Sampler:
         try:
             self._end()
             return self._write_text()
+        finally:
+            self._close()
+
+    def finish_quickly(self, text_s: float) -> Path:
+        """Does the same as `finish`, but the text has mangled names. Gives up if it is not written within `text_s`."""
+        try:
+            self._end()
+            return self._write_text((_QUICKLY,), text_s)
         finally:
             self._close()
 
@@ -157,27 +183,39 @@ class Sampler:
             self.why_early = _first_line(self._errors)
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(_END_S)
+            process.wait(self.end_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             raise NoSamples(
-                f"`perf record` did not end within {_END_S:.0f} s, so there are no samples: record a shorter time"
+                f"`perf record` did not end within {self.end_s:.0f} s, so there are no samples: record a shorter time"
             ) from None
         if not self.data.is_file() or not self.data.stat().st_size:
             raise NoSamples(f"`perf record` wrote no samples ({_first_line(self._errors)}): try it by itself")
 
-    def _write_text(self) -> Path:
+    def _write_text(self, options: Sequence[str] = (), text_s: float | None = None) -> Path:
         text = self.folder / PERF_TEXT
         part = text.with_name(f".{PERF_TEXT}.part")
-        command = [self.perf, *_SCRIPT, "-i", str(self.data)]
+        command = [self.perf, *_SCRIPT, *options, "-i", str(self.data)]
         try:
             with part.open("wb") as out, tempfile.TemporaryFile() as errors:
-                done = subprocess.run(command, stdout=out, stderr=errors, stdin=subprocess.DEVNULL, env=_environment())
+                done = subprocess.run(
+                    command,
+                    stdout=out,
+                    stderr=errors,
+                    stdin=subprocess.DEVNULL,
+                    env=_environment(),
+                    timeout=text_s,
+                )
                 if done.returncode != 0:
                     why = self.why_early or _first_line(errors)
                     raise NoSamples(f"`perf script` could not read {path_text(self.data)} ({why}): {_free_space(why)}")
             part.replace(text)
+        except subprocess.TimeoutExpired:
+            raise NoSamples(
+                f"`perf script` took longer than {text_s:.0f} s, so the samples are in {path_text(self.data)} alone: "
+                f"`{_shown(command)}` prints them"
+            ) from None
         except OSError as error:
             raise NoSamples(
                 f"the text of the samples cannot be written ({error.strerror}), so they are in {path_text(self.data)} "
@@ -194,15 +232,21 @@ class Sampler:
         return text
 
 
-def sampler(folder: Path) -> Sampler:
+def _record(event: str, frequency_hz: int) -> tuple[str, ...]:
+    return (*_RECORD, "-F", str(frequency_hz), "-e", event)
+
+
+def sampler(
+    folder: Path, frequency_hz: int = FREQUENCY_HZ, *, wait_s: float = _WAIT_S, end_s: float = _END_S
+) -> Sampler:
     """Returns perf with an event that it can sample here, which a short trial shows."""
     perf = shutil.which("perf")
     if perf is None:
-        raise NoSamples(f"`perf` is not on the PATH, so CMD runs without samples: {INSTALL}")
+        raise NoPerf("`perf` is not on the PATH", INSTALL)
     why = ""
     with temporary_folder("opspan-perf-") as trial:
         for event in EVENTS:
-            command = [perf, *_RECORD, "-e", event, "-o", str(trial / PERF_DATA), "--", "/bin/sh", "-c", ":"]
+            command = [perf, *_record(event, frequency_hz), "-o", str(trial / PERF_DATA), "--", "/bin/sh", "-c", ":"]
             with tempfile.TemporaryFile() as errors:
                 try:
                     done = subprocess.run(
@@ -211,15 +255,15 @@ def sampler(folder: Path) -> Sampler:
                         stdout=errors,
                         stderr=errors,
                         env=_environment(),
-                        timeout=_WAIT_S,
+                        timeout=wait_s,
                     )
                 except (OSError, subprocess.TimeoutExpired) as error:
                     why = type(error).__name__
                     continue
                 if done.returncode == 0:
-                    return Sampler(perf, event, folder)
+                    return Sampler(perf, event, folder, frequency_hz, wait_s, end_s)
                 why = _first_line(errors)
-    raise NoSamples(f"`perf record` does not work here ({why}), so CMD runs without samples: {_advice()}")
+    raise NoPerf(f"`perf record` does not work here ({why})", _advice())
 
 
 def _advice() -> str:

@@ -14,9 +14,12 @@ from opspan.cli.page import open_option, open_page
 from opspan.cli.printing import show
 from opspan.errors import UsageError
 from opspan.printable import path_text, plural, shell_path
+from opspan.questions import Options, question
 
 if TYPE_CHECKING:
     from opspan.trace import Trace
+
+_FUNCTIONS = 5  # rows of the table of functions
 
 
 @click.command("demo")
@@ -40,7 +43,8 @@ def command(wanted: Path | None, is_sample: bool, compiled: bool, is_opened: boo
 
     Prints a table of the model's ops with backward beside forward, commands to try next, and the output of `opspan
     summary`. Writes a folder with the capture, the page that `opspan report` makes, and ranges.txt, which lists all
-    ranges, indented by nesting. Needs only torch.
+    ranges, indented by nesting. Needs only torch. Where Linux's `perf` is installed and allowed, it samples the
+    training, and the functions that it found are shown too.
 
     \b
     Example:
@@ -52,17 +56,18 @@ def command(wanted: Path | None, is_sample: bool, compiled: bool, is_opened: boo
         raise UsageError("--gpu-sample trains nothing, so there is nothing to compile: leave out one of the two")
     show_one = _show_sample if is_sample else _show_compiled if compiled else _show_training
     trace, folder = show_one(wanted)
-    _show_summary(trace, folder)
     _write_page(trace, folder / "report.html", is_opened)
 
 
 def _show_training(wanted: Path | None) -> tuple[Trace, Path]:
     from opspan.app import capturing, demo
+    from opspan.app.own_samples import OwnSamples
     from opspan.text_columns import terminal
     from opspan.views.overview import overview
 
     with capturing.capture_folder(wanted) as folder:
-        trace = demo.train(folder)
+        samples = OwnSamples(folder)
+        trace = demo.train(folder, samples)
         text = demo.write_tree(trace, folder / "ranges.txt")
     name = _name(folder)
     following = {
@@ -74,7 +79,25 @@ def _show_training(wanted: Path | None) -> tuple[Trace, Path]:
     show(f"{overview(trace.analysed, terminal())}\n{_next(following)}")
     held = f"{plural(trace.ranges.height, 'range')}, {plural(trace.issues.height, 'issue')}"
     show(f"Wrote {path_text(folder)} ({held}) and {path_text(text)}\n")
-    return trace, folder
+    _show_summary(trace, folder)
+    return _with_functions(trace, folder, samples.why_not()), folder
+
+
+def _with_functions(trace: Trace, folder: Path, why_not: str | None) -> Trace:
+    """Shows the functions that were sampled. Returns the trace with the samples or, if there are none, as it was."""
+    from opspan.loading import load
+    from opspan.text_columns import terminal
+    from opspan.views.answer import as_text
+
+    if why_not is None:
+        sampled = load(folder)
+        if sampled.samples.height:
+            answer = question("functions").answer_of(sampled.analysed, Options())
+            show(f"\nSampled with perf, as opspan functions has it:\n{as_text(answer, _FUNCTIONS, terminal())}")
+            return sampled
+        why_not = "`perf` took none"
+    show(f"\nThere are no samples of functions: {why_not}\n")
+    return trace
 
 
 def _show_compiled(wanted: Path | None) -> tuple[Trace, Path]:
@@ -92,6 +115,7 @@ def _show_compiled(wanted: Path | None) -> tuple[Trace, Path]:
     }
     show(f"{as_text(trace.table('line'), 10, terminal())}\n{_next(following)}")
     show(f"Wrote {path_text(folder)} ({plural(trace.ranges.height, 'range')})\n")
+    _show_summary(trace, folder)
     return trace, folder
 
 
@@ -111,11 +135,11 @@ def _show_sample(wanted: Path | None) -> tuple[Trace, Path]:
     }
     kernels = plural(trace.work.height, "kernel and copy", "kernels and copies")
     show(f"Wrote {path_text(folder)}: a simulated job of {len(files)} ranks with {kernels}\n\n{_next(following)}")
+    _show_summary(trace, folder)
     return trace, folder
 
 
 def _show_summary(trace: Trace, folder: Path) -> None:
-    from opspan.questions import Options, question
     from opspan.text_columns import terminal
     from opspan.views.answer import as_text
 
