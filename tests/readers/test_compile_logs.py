@@ -19,6 +19,7 @@ from builders import kineto
 from opspan.errors import NotATrace, OpspanError
 from opspan.readers.compile_logs import add_to
 from opspan.tables import Metadata, Tables
+from opspan.views.missing import without
 from tiers import RELEASE
 
 JIT = "tlparse_inductor_provenance_jit_cuda_log.txt"
@@ -197,11 +198,13 @@ def test_stacks_that_end_in_one_line_are_not_given_to_nodes(tmp_path: Path) -> N
 
 def test_only_the_name_says_the_ops_of_a_kernel_without_more(tmp_path: Path) -> None:
     text = "cpp_fused_add_native_la = async_compile.cpp_pybinding([])\ndef call():\n    cpp_fused_add_native_la(a)\n"
-    path = log.write(tmp_path / "a.log", log.code(text))
+    trace = read(log.write(tmp_path / "a.log", log.code(text)))
 
-    assert rows(read(path), "kernel", "call_number", "source_ops", "known_by", "is_cut") == [
+    assert rows(trace, "kernel", "call_number", "source_ops", "known_by", "is_cut") == [
         ("cpp_fused_add_native_la", 1, "aten::add", "name", True)
     ]
+    assert codes(trace) == {"only_named": 1}
+    assert "--compiled" not in without(trace, "line")
 
 
 def test_what_is_not_of_the_compiler_is_counted(tmp_path: Path) -> None:

@@ -175,6 +175,12 @@ CODES: dict[str, Code] = {
         "These lines were left out. Kernels of the backward have no lines then: compile without the cache, with "
         "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1.",
     ),
+    "only_named": Code(
+        "info",
+        "compiled kernels have no lines, because the compiler's log has only their names",
+        "Their ops are taken from the names. Record with compiled=True or INDUCTOR_PROVENANCE=1 if you did not. Torch "
+        "2.4 and 2.6 do not log the lines of kernels on the CPU even then.",
+    ),
     "compiled_elsewhere": Code(
         "warning",
         "kernels in the compiler's logs are of ranks or processes that are not in the trace",

@@ -69,7 +69,8 @@ def without(trace: Tables, by: str) -> str:
             "one: --step 'train step*'"
         )
     if by == "line":
-        return f"No op has a line of the program: {FUNCTIONS}; for compiled code, see `opspan table --help`, --compiled"
+        compiled = "; for compiled code, see `opspan table --help`, --compiled" if trace.provenance.is_empty() else ""
+        return f"No op has a line of the program: {FUNCTIONS}{compiled}"
     if by == "source-op":
         return f"No range is an op, and no kernel was compiled by torch: label ops with {labelling(trace)}"
     return f"No op has shapes: capture shapes with {labelling(trace, SHAPES)}, or record_shapes=True"

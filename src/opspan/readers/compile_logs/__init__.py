@@ -78,6 +78,9 @@ def _with_processes(trace: Tables, placed: Iterable[tuple[CompiledProcess, Seque
         compiling.add(process, ranks)
         issues.add("cached_lines", sum(graph.has_foreign_lines for graph in process.graphs))
         rows = _frame(process)
+        if ranks:
+            named = rows.filter(_col("known_by") == "name")
+            issues.add("only_named", named.select("graph", "kernel").n_unique())
         for rank in ranks if rows.height else ():
             moved = rows.with_columns(_col("id", "graph") + next_id, rank=pl.lit(rank, dtype=pl.Int32))
             frames.append(moved.select(list(PROVENANCE.schema)))
