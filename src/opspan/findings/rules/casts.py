@@ -10,36 +10,30 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.nest import nearest
+from opspan.findings.copy_causes import COPY, copy_causes, outermost_copies
 from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 from opspan.findings.saved import leave_out, saved_ns, spans_around
 
 _col = pl.col
-_COPY = "aten::copy_"
 # These are names of kernels that cast:
 # void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16tofloat32_copy_kernel_cuda(...)...
 # void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
 # float8_copy_kernel_cuda is left out, because it also copies float8 to float8, which is not a cast.
 _KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
-# Ops that only cast or copy. The op that needs the cast calls these ops.
-_PASSES_ON = (
-    r"^aten::(to|_to_copy|copy_|type_as|clone|contiguous|_autocast_to_(reduced|full)_precision)$|^detach$|aten::detach$|"
-    r"ToCopyBackward|CopyBackwards"
-)
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _device_casts(run) if run.has_devices else _host_casts(run)
     ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
-    outermost = _outermost_casts(run, rows["range"])
+    outermost = outermost_copies(run, rows["range"])
     stretches = spans_around(run, pl.DataFrame({"range": outermost, "of": outermost}))
     work = rows["work"] if run.has_devices else None
     at_stake = saved_ns(run, leave_out(run, stretches=stretches, work=work), threshold)
     if not run.matters(at_stake, threshold):
         return
-    places = place_of(rows.with_columns(op=_causes(run, rows["range"])), "ns")
+    places = place_of(rows.with_columns(op=copy_causes(run, rows["range"]).fill_null("aten::to")), "ns")
     types = next(iter(top(rows, "ns", "cast")), "types that the file does not name")
     yield Evidence(
         at_stake,
@@ -54,14 +48,14 @@ def _device_casts(run: Run) -> pl.DataFrame:
     names = rows.select(pl.coalesce("full_name", "name").alias("full")).to_series()
     casting = names.unique().cast(pl.String)
     casting = casting.filter(casting.str.contains(_KERNELS).fill_null(value=False)).cast(pl.Categorical)
-    may_be = (_col("op") == _COPY) | names.is_in(casting.implode())
+    may_be = (_col("op") == COPY) | names.is_in(casting.implode())
     rows = rows.with_columns(is_named_so=names.is_in(casting.implode())).filter(may_be.fill_null(value=False))
     rows = _add_types(run, rows)
     return rows.filter(pl.when(_col("is_known")).then(_col("cast").is_not_null()).otherwise("is_named_so"))
 
 
 def _host_casts(run: Run) -> pl.DataFrame:
-    rows = rows_in_steps(run, run.ranges.filter(_col("name") == _COPY))
+    rows = rows_in_steps(run, run.ranges.filter(_col("name") == COPY))
     rows = _add_types(run, rows.with_columns(range="row", ns="self_ns"))
     return rows.filter(_col("cast").is_not_null(), _col("ns") > 0)
 
@@ -74,7 +68,7 @@ def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
     casts = [(text, *_cast(text)) for text in types.unique().drop_nulls()]
     schema = {"types": pl.String, "is_known": pl.Boolean, "cast": pl.String}
     rows = rows.join(pl.DataFrame(casts, schema, orient="row"), on="types", how="left", maintain_order="left")
-    is_copy = (_col("op") == _COPY).fill_null(value=False) if "op" in rows.columns else pl.lit(value=True)
+    is_copy = (_col("op") == COPY).fill_null(value=False) if "op" in rows.columns else pl.lit(value=True)
     return rows.with_columns(
         is_known=_col("is_known").fill_null(value=False) & is_copy, cast=pl.when(is_copy).then("cast")
     )
@@ -92,33 +86,6 @@ def _cast(types: str) -> tuple[bool, str | None]:
         return False, None
     to, from_ = ends
     return True, f"{from_} to {to}" if to != from_ else None
-
-
-def _outermost_casts(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns, for each cast, the outermost op around the cast that only casts or copies, such as aten::to."""
-    ranges = run.trace.ranges
-    passes_on = _passes_on(ranges)
-    return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)
-
-
-def _passes_on(ranges: pl.DataFrame) -> pl.Series:
-    names = ranges["name"].unique()
-    names = names.filter(names.cast(pl.String).str.contains(_PASSES_ON).fill_null(value=False))
-    return ranges["name"].is_in(names.implode()).fill_null(value=False)
-
-
-def _causes(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns for each cast the name of the op that needs it. If a cast in a backward has no such op around it,
-    searches around the forward op instead."""
-    ranges = run.trace.ranges
-    names = ranges["name"].unique()
-    is_optimizer = ranges["name"].is_in(names.filter(names.cast(pl.String).str.starts_with("Optimizer.step")).implode())
-    asking = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~_passes_on(ranges)) | is_optimizer)
-    cause = asking.gather(range_)
-    if "forward" in ranges.columns and ranges["forward"].count():
-        forward = ranges["forward"].gather(nearest(ranges, ranges["forward"].is_not_null()).gather(range_))
-        cause = cause.zip_with(cause.is_not_null(), asking.gather(forward))
-    return ranges["name"].gather(cause).cast(pl.String).fill_null("aten::to")
 
 
 RULES = (
