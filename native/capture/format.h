@@ -50,8 +50,9 @@ struct FileHeader {
   int64_t session_ns;
   uint32_t session_pid;
   uint32_t segment;  // number of this file in a rolling recording, counted from 1; 0: the recording is not rolling
-  // The environment variables that tell the process its rank (kRankVariables), and no others. Each is NAME=value, ended
-  // by NUL; one more NUL follows the last. Empty if there are none, or if the file is older than this field.
+  // The environment variables that tell the process its rank (kRankVariables), and no others. Behind them, entries that
+  // describe the processor (processor.h). Each is NAME=value, ended by NUL; one more NUL follows the last. Empty if
+  // there are none, or if the file is older than this field.
   char environment[832];
 };
 static_assert(sizeof(FileHeader) <= kPage);

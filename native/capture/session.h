@@ -85,6 +85,7 @@ struct Session {
   uint32_t next_string();
   char* add_string_chunk(size_t least);
   void mark_full(const char* why);
+  void describe(const std::string& variables);
   bool is_ours(int fd) const;
   int descriptor();
 
@@ -100,6 +101,7 @@ struct Session {
   struct SharedState {
     uint32_t next_string = 1;
     bool has_said_full = false;
+    std::string processor;  // entries for the header, see processor.h
   };
   const std::shared_ptr<SharedState> shared_;
   std::unordered_map<std::string_view, uint32_t> strings_;

@@ -35,39 +35,43 @@ constexpr std::string_view kRankVariables[] = {
 
 }  // namespace
 
-void read_command_line(char* out, size_t size) {
-  int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  size_t used = 0;
-  while (used < size - 2) {
-    ssize_t count = read(fd, out + used, size - 2 - used);
-    if (count <= 0) break;
-    used += static_cast<size_t>(count);
-  }
-  ::close(fd);
-}
-
-// Reads the environment as it was at the start of the process, because getenv is not safe while another thread of the
-// program calls setenv.
-void read_environment(char* out, size_t size) {
-  constexpr size_t kMost = size_t{4} << 20;
-  int fd = ::open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
+std::string read_some(int fd, size_t most) {
   std::string all;
   char part[4096];
-  for (ssize_t count; all.size() < kMost && (count = read(fd, part, sizeof(part))) > 0;) {
+  while (all.size() < most) {
+    ssize_t count = read(fd, part, std::min(sizeof(part), most - all.size()));
+    if (count <= 0) break;
     all.append(part, static_cast<size_t>(count));
   }
+  return all;
+}
+
+std::string read_start(const std::string& path, size_t most) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  std::string text = read_some(fd, most);
   ::close(fd);
+  return text;
+}
+
+void read_command_line(char* out, size_t size) {
+  std::string text = read_start("/proc/self/cmdline", size - 2);
+  std::memcpy(out, text.data(), text.size());
+}
+
+std::string environment_at_start() { return read_start("/proc/self/environ", size_t{4} << 20); }
+
+size_t copy_rank(std::string_view variables, char* out, size_t size) {
   size_t used = 0;
-  for (size_t at = 0, end; at < all.size() && (end = all.find('\0', at)) != std::string::npos; at = end + 1) {
-    std::string_view entry = std::string_view(all).substr(at, end - at);
+  for (size_t at = 0, end; (end = variables.find('\0', at)) != std::string_view::npos; at = end + 1) {
+    std::string_view entry = variables.substr(at, end - at);
     std::string_view name = entry.substr(0, entry.find('='));
     if (std::find(std::begin(kRankVariables), std::end(kRankVariables), name) == std::end(kRankVariables)) continue;
     if (used + entry.size() + 2 > size) continue;
     std::memcpy(out + used, entry.data(), entry.size());
     used += entry.size() + 1;
   }
+  return used;
 }
 
 }  // namespace opspan::capture
