@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +126,7 @@ class Sinks:
         self._declare("opspan_tell_forks", None, ctypes.c_void_p, _ForkCallback)
         self._declare("opspan_capture_step", None, ctypes.c_int)
         self._declare("opspan_capture_hold", None, ctypes.c_int, ctypes.c_int)
+        self._declare("opspan_processor", ctypes.c_size_t, ctypes.c_char_p, *text)
         self._fork_callback: Any = None
         # Most of these functions declare no argument types: checking them costs time, and byref() and small ints need
         # no conversion.
@@ -168,6 +170,13 @@ class Sinks:
     def labelling(self, sink: int, on: bool) -> None:
         """Starts or stops sending ops to this sink."""
         self._slow.opspan_labelling(sink, int(on))
+
+    def processor(self, root: str = "") -> dict[str, str]:
+        """Returns the entries that a capture has about the processor. `root` is the folder that has /proc and /sys."""
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        size = min(self._slow.opspan_processor(os.fsencode(root), text, _TEXT_BYTES), _TEXT_BYTES)
+        entries = text.raw[:size].decode("ascii", "replace").split("\0")
+        return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
     def itt_open(self, library: str) -> None:
         text = ctypes.create_string_buffer(_TEXT_BYTES)

@@ -17,6 +17,7 @@ from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
 from opspan.files import open_file, size_on_disk
 from opspan.readers.capture import layout
 from opspan.readers.capture.file import Header
+from opspan.tables import processors
 from opspan.tables.metadata import VARIABLES
 
 HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sq2I832s")
@@ -73,7 +74,7 @@ def read_header(path: Path) -> Header:
 def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
     for entry in raw.split(b"\0"):
         name, is_one, value = entry.decode("utf-8", "replace").partition("=")
-        if is_one and (name in VARIABLES or name in FACTS):
+        if is_one and (name in VARIABLES or name in FACTS or name in processors.NAMES):
             yield name, value
 
 

@@ -36,7 +36,8 @@ class Header:
     forked: bool
     host: str
     arguments: tuple[str, ...]
-    environment: Mapping[str, str]  # the variables in which a launcher told the process its rank
+    # The variables in which a launcher told the process its rank, and entries about the processor.
+    environment: Mapping[str, str]
     session: tuple[int, int]  # identifies the recording: its start time, and the process that started it
     segment: int  # number of the segment in a rolling recording, from 1 on; 0 if the file has no segments
 

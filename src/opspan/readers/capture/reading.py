@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -21,7 +22,7 @@ from opspan.readers.capture.chunks import read_file, stretch_of
 from opspan.readers.capture.file import CaptureFile, Header
 from opspan.readers.capture.process_facts import common_facts, facts_of
 from opspan.readers.capture.ranges import read_ranges
-from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, note_folder, whole_files
+from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, is_idle, note_folder, whole_files
 from opspan.readers.capture.tables import (
     note_capture,
     read_counters,
@@ -31,7 +32,7 @@ from opspan.readers.capture.tables import (
     read_threads,
 )
 from opspan.readers.capture.twice import merge_pairs
-from opspan.tables import Issues, Metadata, Tables
+from opspan.tables import Issues, Metadata, Tables, processors
 from opspan.tables.metadata import from_environment
 from opspan.tables.tables import STRETCH, joined
 from opspan.tables.window import Stretch, Window, options_of, without_lost_parents
@@ -85,6 +86,8 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
         raise NotATrace(f"{folder} holds no readable capture (*{CAPTURE}){why}")
     issues = Issues(str(folder))
     parts = in_cycles(in_ranks(traces, headers), headers)
+    # Processes without events, such as launchers, may run on other processors than the rank itself.
+    parts = [_without_processor(part) if is_idle(trace) else part for part, trace in zip(parts, traces, strict=True)]
     trace = joined(traces, parts, issues)
     issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
     note_folder(headers, issues, is_in_cycles=parts[0].cycle is not None)
@@ -106,11 +109,23 @@ def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadat
             "recorded_by": ", ".join(recorded_by),
             "files": len(parts),
             **common_facts(parts),
+            **_processor(parts),
             **{name: first.options[name] for name in ("window", STRETCH) if name in first.options},
         },
         cycle=numbers[0] if len(numbers) == 1 else None,
         cycles=tuple(_common(folder, some, some[0]) for some in cycles) if len(cycles) > 1 else (),
     )
+
+
+def _processor(parts: Sequence[Metadata]) -> dict[str, Any]:
+    """Returns the processor that all files of a rank name, as an option. It is unknown if they name different ones."""
+    known = [part.options[processors.OPTION] for part in parts if processors.OPTION in part.options]
+    return {processors.OPTION: known[0]} if known and all(one == known[0] for one in known) else {}
+
+
+def _without_processor(metadata: Metadata) -> Metadata:
+    options = {name: value for name, value in metadata.options.items() if name != processors.OPTION}
+    return replace(metadata, options=options)
 
 
 def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | None) -> tuple[Tables, Header]:
@@ -144,6 +159,7 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
 
 def _metadata(capture: CaptureFile, window: Window | None, stretch: Stretch | None) -> Metadata:
     header = capture.header
+    processor = processors.from_capture(header.environment)
     return Metadata(
         source="capture",
         paths=(str(capture.path),),
@@ -155,6 +171,7 @@ def _metadata(capture: CaptureFile, window: Window | None, stretch: Stretch | No
             "recorded_by": RECORDED_BY.get(header.producer, "unknown"),
             "forked": header.forked,
             **facts_of(header),
+            **({processors.OPTION: processor} if processor else {}),
             **options_of(window, stretch),
         },
         told=from_environment(header.environment),

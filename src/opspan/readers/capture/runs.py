@@ -33,13 +33,17 @@ def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metada
     last = max([max(of_rank) + 1, *(told.world_size or 0 for told in of_files)])
     results = []
     for rank, trace, told in zip(ranks, traces, of_files, strict=True):
-        is_idle = all(frame.is_empty() for frame in (trace.ranges, trace.memory, trace.counters))
-        chosen = of_rank[min(of_rank)] if told.rank is None and is_idle else told
+        chosen = of_rank[min(of_rank)] if told.rank is None and is_idle(trace) else told
         if chosen.rank is None:
             results.append(replace(rank, rank=last))
         else:
             results.append(replace(rank, rank=chosen.rank, rank_by=chosen.by or "", told=chosen))
     return results
+
+
+def is_idle(trace: Tables) -> bool:
+    """Returns whether the file has no events."""
+    return all(frame.is_empty() for frame in (trace.ranges, trace.memory, trace.counters))
 
 
 def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Metadata]:
