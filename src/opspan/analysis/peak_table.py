@@ -25,6 +25,7 @@ class Peaks:
     source: str
     units: int | None = None  # number of multiprocessors, compute units (AMD) or cores (Intel, CPUs)
     may_be_part: bool = False  # a device of this name may be half of a card; it then has half of the units
+    margin: float = 1.0  # an op that is at most this many times faster than a peak counts as fast as the peak
 
     def of_products(self, type_: str | None) -> float | None:
         """Returns the peak of matrix products. If the device has no tf32, products in tf32 run in fp32."""

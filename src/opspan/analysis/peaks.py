@@ -1,6 +1,7 @@
 """Finds the peaks of each device that a run used. They come from the table of makers' figures, the trace, or the user.
 
     of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown.
+    of_processors(ranks, user_peaks) -> the same for the processors of hosts, whose peaks `opspan doctor` measures.
     parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM").
 
 If a device is not in the table and the user does not give its peaks, no share of a peak is computed. A device may be
@@ -13,14 +14,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from opspan.analysis.peak_table import TABLE, TYPES, Peaks
 from opspan.errors import UsageError
-from opspan.printable import printable
+from opspan.printable import plural, printable
+from opspan.tables.metadata import Metadata
+from opspan.tables.processors import of_rank
 
+MARGIN = 1.1  # measured figures vary by about this much
 _MIG = re.compile(r"\bMIG\b", re.IGNORECASE)
 # A virtual GPU (GRID A100-10C, A40-8Q) has a part of a card's time, but files do not say how large a part.
 _VIRTUAL = re.compile(r"\bGRID\b|-[0-9]+[ABCQ]\b", re.IGNORECASE)
@@ -95,6 +99,38 @@ def _of_device(row: Mapping[str, object], user: UserPeaks) -> Peaks | None:
         return Peaks(name, user.flops, bandwidth, "as given") if user else None
     source = f"{peaks.source}, and as given" if user.flops or user.bandwidth else peaks.source
     return Peaks(peaks.name, {**peaks.flops, **user.flops}, bandwidth or peaks.bandwidth, source)
+
+
+def of_processors(
+    ranks: Iterable[Metadata], user_peaks: UserPeaks
+) -> dict[tuple[int | None, int | None], Peaks | None]:
+    """Returns the peaks of each rank's processor. In the keys, it has no device_id."""
+    return {(metadata.rank, None): _of_processor(metadata, user_peaks) for metadata in ranks}
+
+
+def _of_processor(metadata: Metadata, user: UserPeaks) -> Peaks | None:
+    """Returns the peaks as they were measured, with those that the user gives. The table of devices is not searched,
+    because a processor may have the name of a device (AMD A10)."""
+    processor = of_rank(metadata)
+    figures = (
+        {} if processor is None else {type_: figure for type_, figure in processor.peaks.items() if type_ in TYPES}
+    )
+    if user.device or processor is None or not (figures or processor.bandwidth):
+        given = user.device or Peaks("device" if processor is None else processor.name, {}, None, "as given")
+        return _with_given(given, user) if user else None
+    threads = f" with {plural(processor.measured_threads, 'thread')}" if processor.measured_threads else ""
+    host = f" on {printable(processor.measured_on)}" if processor.measured_on else ""
+    source = f"measured by `opspan doctor --measure-peaks`{threads}{host}"
+    return _with_given(Peaks(processor.name, figures, processor.bandwidth, source, margin=MARGIN), user)
+
+
+def _with_given(peaks: Peaks, user: UserPeaks) -> Peaks:
+    if not (user.flops or user.bandwidth):
+        return peaks
+    source = peaks.source if peaks.source == "as given" else f"{peaks.source}, and as given"
+    return replace(
+        peaks, flops={**peaks.flops, **user.flops}, bandwidth=user.bandwidth or peaks.bandwidth, source=source
+    )
 
 
 def _by_name(row: Mapping[str, object]) -> Peaks | None:

@@ -9,8 +9,9 @@
             memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
             is_too_fast (Boolean): whether compute_ns would be more than time_ns; if so, compute_ns is null.
             is_cached (Boolean): whether memory_ns would be more than time_ns; if so, memory_ns is null.
+            (Measured peaks have a margin: an op that is within it counts as fast as the peak.)
             and the columns of `costs`, null if the cost of the op is unknown.
-        peaks: the peaks of each device that was used.
+        peaks: the peaks of each device that was used or, if none was, of the processor of each rank.
         owner: for each range, the range of `costs` that it is part of.
         has_devices: whether times are those of devices.
 
@@ -19,8 +20,9 @@ The time of a range of `costs` includes all ranges inside it; other ranges have 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -28,13 +30,12 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import product_type, with_facts
 from opspan.analysis.nest import nearest
 from opspan.analysis.peak_table import Peaks
-from opspan.analysis.peaks import UserPeaks, of_devices
+from opspan.analysis.peaks import UserPeaks, of_devices, of_processors
 from opspan.analysis.spans import length
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
 _col = pl.col
-_HOST = (None, None)
 Device = tuple["int | None", "int | None"]  # the rank and the device_id of a device
 
 
@@ -53,8 +54,11 @@ def parts(trace: Tables, costs: pl.DataFrame, user_peaks: UserPeaks) -> Roofline
     counted = pl.Series([False]).new_from_index(0, ranges.height)
     counted = counted.scatter(costs["range"], values=True) if costs.height else counted
     owner = nearest(ranges, counted)
-    used = work.select("rank", "device_id").unique(maintain_order=True).rows()
-    peaks = of_devices(trace.devices, used or [_HOST], user_peaks)
+    if work.height:
+        used = work.select("rank", "device_id").unique(maintain_order=True).rows()
+        peaks = of_devices(trace.devices, used, user_peaks)
+    else:
+        peaks = of_processors(trace.ranks, user_peaks)
     column, own = ("device_ns", "self_device_ns") if work.height else ("cpu_ns", "self_ns")
     times = ranges.select(
         "self_device_ns",
@@ -65,7 +69,7 @@ def parts(trace: Tables, costs: pl.DataFrame, user_peaks: UserPeaks) -> Roofline
         range=pl.int_range(pl.len(), dtype=ROW_NUMBER),
     )
     known = costs.with_columns(time_ns=times[column].gather(costs["range"]))
-    known = _rate(_in_tensor_cores(known, work, owner), work, owner, peaks)
+    known = _rate(_in_tensor_cores(known, work, owner), partial(_places, ranges, work, owner), peaks)
     rest = times.filter(owner.is_null() & (times[own] > 0) & (bool(work.height) | (_col("kind") == "op")))
     rows = [known, rest.select("range", time_ns=own)]
     if work.height:
@@ -104,21 +108,28 @@ def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) 
     return known.drop("in_name", "rounds_to_tf32")
 
 
+def _places(ranges: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
+    """Returns the rank and the device_id where each range ran. If it ran on several devices, the first counts."""
+    if work.height:
+        places = work.select("rank", "device_id", range=owner.gather(work["range"])).drop_nulls("range")
+        return places.unique("range", keep="first")
+    number = pl.int_range(pl.len(), dtype=ROW_NUMBER)
+    return ranges.select("rank", device_id=pl.lit(None, dtype=pl.Int32), range=number)
+
+
 def _rate(
-    known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series, peaks: Mapping[Device, Peaks | None]
+    known: pl.DataFrame, places: Callable[[], pl.DataFrame], peaks: Mapping[Device, Peaks | None]
 ) -> pl.DataFrame:
     one, *others = peaks.values()
     if any(other != one for other in others):
-        # Each op is compared with the peaks of the device that it ran on. If it ran on several devices, the first
-        # counts.
-        first = work.select("rank", "device_id", range=owner.gather(work["range"])).drop_nulls("range")
-        known = known.join(first.unique("range", keep="first"), on="range", how="left", maintain_order="left")
+        # Each op is compared with the peaks of the device that it ran on.
+        known = known.join(places(), on="range", how="left", maintain_order="left")
     else:
         (rank, device), *_ = peaks
         known = known.with_columns(rank=pl.lit(rank, dtype=pl.Int32), device_id=pl.lit(device, dtype=pl.Int32))
     kinds = known.select("rank", "device_id", "type", "is_product").unique()
     figures = [_figures(peaks.get((rank, device)), *kind) for rank, device, *kind in kinds.iter_rows()]
-    schema = {"most_flops": pl.Float64, "most_bytes": pl.Float64}
+    schema = {"most_flops": pl.Float64, "most_bytes": pl.Float64, "margin": pl.Float64}
     kinds = pl.concat([kinds, pl.DataFrame(figures, schema=schema, orient="row")], how="horizontal")
     known = known.join(
         kinds, on=("rank", "device_id", "type", "is_product"), how="left", nulls_equal=True, maintain_order="left"
@@ -129,21 +140,28 @@ def _rate(
         masked_ns=_col("masked_flops") / _col("most_flops") * 1e9,
         memory_ns=_col("bytes") / _col("most_bytes") * 1e9,
     )
-    return _drop_impossible(known.drop("rank", "device_id", *schema))
+    return _drop_impossible(known).drop("rank", "device_id", *schema)
 
 
 def _drop_impossible(known: pl.DataFrame) -> pl.DataFrame:
     """Sets compute_ns or memory_ns to null if it is longer than the measured time, because no op is faster than its
-    device allows. If it is longer, the type or the cost is wrong, or a cache had some of the bytes."""
+    device allows. If it is longer, the type or the cost is wrong, or a cache had some of the bytes. Within the margin
+    of the peak it is the measured time instead."""
     beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}
-    ran = _col("time_ns") > 0
+    ran, most_ns = _col("time_ns") > 0, _col("time_ns") * _col("margin")
     known = known.with_columns(
-        (ran & (_col(bound) > _col("time_ns"))).fill_null(value=False).alias(name) for name, bound in beyond.items()
+        (ran & (_col(bound) > most_ns)).fill_null(value=False).alias(name) for name, bound in beyond.items()
     )
-    return known.with_columns(pl.when(~_col(name)).then(bound).alias(bound) for name, bound in beyond.items())
+    return known.with_columns(
+        pl.when(~_col(name))
+        .then(pl.when(ran & (_col(bound) > _col("time_ns"))).then("time_ns").otherwise(bound))
+        .alias(bound)
+        for name, bound in beyond.items()
+    )
 
 
-def _figures(peaks: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:
+def _figures(peaks: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None, float]:
     if peaks is None:
-        return None, None
-    return peaks.of_products(type_) if is_product else peaks.of_elements(type_), peaks.bandwidth
+        return None, None, 1.0
+    flops = peaks.of_products(type_) if is_product else peaks.of_elements(type_)
+    return flops, peaks.bandwidth, peaks.margin

@@ -15,7 +15,8 @@ from opspan.questions import Options
 _HELP = """Print the operations and bytes of ops, how fast they were, and which bound of the device they are near.
 
 Operations and bytes are computed from the sizes and types of inputs, so the program has to be recorded with
-record_shapes=True. The rates are compared with the device's peak, if it is known. The MFU is the least time that matrix
+record_shapes=True. The rates are compared with the device's peak, if it is known, or with that of the processor, which
+`opspan doctor --measure-peaks` measures. The MFU is the least time that matrix
 products, convolutions and attention could take, as a share of the time in which the devices worked on the steps.
 
 \b
@@ -28,8 +29,8 @@ _PEAK = click.Option(
     ["--peak"],
     multiple=True,
     metavar="PEAK",
-    help="The device's peak per second: TYPE=FLOPS (fp64, fp32, tf32, fp16, bf16, fp8, int8; dense), bandwidth=BYTES "
-    "or the name of a device that opspan knows. May be given several times.",
+    help="The peak of the device, or of the processor, per second: TYPE=FLOPS (fp64, fp32, tf32, fp16, bf16, fp8, "
+    "int8; dense), bandwidth=BYTES or the name of a device that opspan knows. May be given several times.",
 )
 
 

@@ -322,8 +322,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "known_ns": "how much of `time_ns` belongs to ops whose cost is known",
         "flops_per_s bytes_per_s": "rates in the time of the ops whose cost is known",
         "intensity": "operations per byte",
-        "compute_share memory_share": "share of the device's peak; `null`: the peak is not known, or the op was "
-        "faster than the peak",
+        "compute_share memory_share": "share of the peak of the device or, without devices, of the processor; "
+        "`null`: the peak is not known, or the op was faster than the peak",
         "bound": "which peak is nearer: `compute` or `memory`; `neither`: both shares are below 10%",
         "wall_ns": "by step and run: how long the devices worked on it, from the first work to the last "
         "([rules](analysis.md#costs))",

@@ -17,6 +17,7 @@ from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.step_lengths import parts as parts_of_lengths
 from opspan.printable import listed, plural, printable
 from opspan.questions import Options, Question
+from opspan.tables.processors import of_rank
 from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
 from opspan.views.fields import Field, short_number, varying_fields
@@ -24,7 +25,7 @@ from opspan.views.step_words import number_text
 
 LITTLE = 0.1  # an op that reaches less than this share of both peaks is bound by neither of them
 _col = pl.col
-_PEAK = "the peak of the device in that type"
+_PEAK = "the peak of the device, or of the processor, in that type"
 _MFU = Field("mfu", "MFU", "share", total_title=_PEAK)
 _SIZES = replace(fields.SIZES, rank=6)
 _COST = (
@@ -45,6 +46,8 @@ NAMED = 0.01  # an op without a cost is named if it took at least this share of 
 _BEYOND = {
     "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
     "--peak: that share is not known",
+    "is_faster_than_measured": "computed faster than was measured on the processor, or than --peak says: that share is "
+    "not known",
     "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
     "that share is not known",
 }
@@ -259,17 +262,24 @@ def _parts_of_notes(analysis: Analysis, known: Costs, spent: roofline.Roofline) 
         "masked": float(known.rows["masked_flops"].cast(pl.Float64).sum()),
         "unknown_masks": known.rows["masked_flops"].null_count(),
         "lost_ns": int(missing.filter(_col("range").is_null())["time_ns"].sum()),
-        "unknown_peaks": len(spent.peaks) - len(peaks),
+        "unknown_peaks": len(spent.peaks) - len(peaks) if spent.has_devices else 0,
+        "unknown_processors": 0 if spent.has_devices else len(spent.peaks) - len(peaks),
     }
-    for name in ("is_too_fast", "is_cached"):
-        times = rows.filter(_col(name))["time_ns"]
+    too_fast = "is_too_fast" if spent.has_devices else "is_faster_than_measured"
+    none = pl.lit(value=False)
+    for name in _BEYOND:
+        column = {too_fast: _col("is_too_fast"), "is_cached": _col("is_cached")}.get(name, none)
+        times = rows.filter(column)["time_ns"]
         facts |= {name: times.len(), f"{name}_ns": int(times.sum())}
+    unknown = [rank for rank in analysis.tables.ranks if spent.peaks.get((rank.rank, None), rank) is None]
+    models = {processor.name for rank in unknown if (processor := of_rank(rank)) is not None}
     texts = {"name": pl.String, "source": pl.String}
     return {
         **parts_of_lengths(analysis),
         "facts": Part(pl.DataFrame([facts]), ()),
         "peaks": _distinct(pl.DataFrame(peaks, schema=texts, orient="row")),
         "devices": _distinct(analysis.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()),
+        "processors": _distinct(pl.DataFrame({"name": sorted(models)}, schema={"name": pl.String})),
         "failed": _distinct(pl.DataFrame({"said": known.failed}, schema={"said": pl.String})),
         "missing": Part(ops.group_by("op", maintain_order=True).agg(_col("time_ns").sum()), ("op",)),
     }
@@ -285,7 +295,8 @@ def _use_notes(parts: Parts) -> list[str]:
         return []
     lengths = lengths_of(parts)
     of = number_text(lengths) if lengths.steps else "the whole run, for no steps were found"
-    sentence = f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"
+    peak = "the devices" if parts["facts"].rows["device_ns"][0] else "the processors"
+    sentence = f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of {peak}, from the first work to the last of {of}"
     if run["masked_flops"][0]:
         sentence += f"; {100 * run['mfu_whole'][0]:.1f}% if causal attention counts whole"
     return [sentence]
@@ -307,13 +318,22 @@ def _mask_notes(parts: Parts) -> list[str]:
 
 
 def _peak_notes(parts: Parts) -> list[str]:
+    facts = parts["facts"].rows.row(0, named=True)
     notes = [f"Peaks are those of {name} ({source})" for name, source in parts["peaks"].rows.iter_rows()]
-    if notes and not parts["facts"].rows["unknown_peaks"][0]:
-        return notes
-    names = [printable(name) for name in parts["devices"].rows["name"]]
-    devices = f" ({listed(names)})" if names else ""
-    how = "say --peak bf16=989e12 --peak bandwidth=3.35e12, or --peak 'H100 SXM'"
-    return [*notes, f"The peaks of a device are not known{devices}, so no share of them is: {how}"]
+    if facts["unknown_peaks"]:
+        devices = _listed(parts["devices"])
+        how = "say --peak bf16=989e12 --peak bandwidth=3.35e12, or --peak 'H100 SXM'"
+        notes.append(f"The peaks of a device are not known{devices}, so no share of them is: {how}")
+    if facts["unknown_processors"]:
+        processors = _listed(parts["processors"])
+        how = "`opspan doctor --measure-peaks` measures them for later recordings of opspan, or say --peak fp32=2e12"
+        notes.append(f"The peaks of the processor are not known{processors}, so no share of them is: {how}")
+    return notes
+
+
+def _listed(names: Part) -> str:
+    texts = [printable(name) for name in names.rows["name"]]
+    return f" ({listed(texts)})" if texts else ""
 
 
 def _unknown_notes(parts: Parts) -> list[str]:
