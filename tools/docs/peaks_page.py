@@ -14,7 +14,7 @@ not published, or sources differ; ops of that type have no share of a peak.
 
 A device is found by its name in the trace. `--peak NAME` takes one of this page; `--peak TYPE=FIGURE` and
 `--peak bandwidth=FIGURE` come before all others. A bandwidth that the tool itself reports comes before that of this
-page.
+page. A trace without work on devices is compared with the [processor](host.md#peaks-of-processors), as it was measured.
 
 - **A slice is not the card.** Of a slice of MIG (`... MIG 1g.10gb`), of a partition of an AMD card and of a stack of a
   Max 1550 the operations are scaled by the multiprocessors that the file gives it, and the bandwidth is not known.

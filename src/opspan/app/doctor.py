@@ -14,10 +14,23 @@ from typing import Literal
 
 from opspan import libraries, private_files
 from opspan.app import launch, page
-from opspan.emit import compiler, device, observer, observer_cache, packages, python_frames, ranges, sinks, tools
+from opspan.emit import (
+    compiler,
+    device,
+    observer,
+    observer_cache,
+    packages,
+    peaks,
+    python_frames,
+    ranges,
+    sinks,
+    tools,
+)
 from opspan.emit.installed_torch import Torch
 from opspan.emit.sink_list import SINKS, Sink, Tool
 from opspan.errors import EmitError, ObserverError, OpspanError, TorchUnsupported
+from opspan.tables import processors
+from opspan.views.fields import short_number
 
 State = Literal["ok", "optional", "WRONG"]
 
@@ -56,6 +69,7 @@ def checks() -> Iterator[Check]:
         "own ranges": _own_ranges,
         "collectors library": _collectors,
         "devices": lambda: _devices(torch),
+        "peaks": _peaks,
         "nsys": lambda: _tool("nsys", "Nsight Systems: https://developer.nvidia.com/nsight-systems"),
         "vtune": lambda: _tool(
             "vtune", "VTune: https://www.intel.com/content/www/us/en/developer/tools/oneapi/vtune-profiler.html"
@@ -150,6 +164,19 @@ def _devices(torch: Torch | None) -> Check:
     if tool := device.other_tool():
         return Check("devices", "optional", f"{', '.join(names)}: left to {tool}, as they serve one tool at a time")
     return Check("devices", "ok", ", ".join(names))
+
+
+def _peaks() -> Check:
+    """Checks whether recordings carry the peaks of this processor, see measure_peaks.py."""
+    native = sinks.load()
+    figures = None if native is None else peaks.stored(native.processor())
+    if figures is None:
+        found = "the processor's are not measured: `opspan flops` has no shares of them"
+        return Check("peaks", "optional", found, "opspan doctor --measure-peaks")
+    rates = processors.from_capture({"PROCESSOR_PEAKS": figures}).get("peaks", {})
+    units = {name: "B/s" if name == processors.BANDWIDTH else "FLOP/s" for name in rates}
+    texts = [f"{name} {short_number(rate, units[name])}" for name, rate in rates.items()]
+    return Check("peaks", "ok", f"of the processor, as measured: {', '.join(texts)}")
 
 
 def _cache() -> Check:

@@ -25,7 +25,13 @@ from opspan.errors import UsageError
     help="Print the checks as a block of Markdown to copy into a bug report. Home folders and user names in paths are "
     "replaced.",
 )
-def command(fix: bool, as_json: bool, as_report: bool) -> int:
+@click.option(
+    "--measure-peaks",
+    is_flag=True,
+    help="Measure for some seconds how fast this machine's processor multiplies matrices and copies memory with torch. "
+    "What opspan records afterwards carries the figures, and `opspan flops` divides by them.",
+)
+def command(fix: bool, as_json: bool, as_report: bool, measure_peaks: bool) -> int:
     """Say what works on this machine, and how to fix the rest.
 
     Prints a line for each check: ok, optional (missing, but not needed) or WRONG. Exits with 2 if anything is WRONG.
@@ -35,8 +41,15 @@ def command(fix: bool, as_json: bool, as_report: bool) -> int:
       opspan doctor
       opspan doctor --fix
       opspan doctor --report
+      opspan doctor --measure-peaks
     """
     from opspan.app import doctor, doctor_report
+
+    if measure_peaks:
+        if fix or as_json or as_report:
+            raise UsageError("--measure-peaks prints figures and no checks: leave the other options out")
+        _measure_peaks()
+        return 0
 
     if as_json and as_report:
         raise UsageError("--json and --report each print the checks in their own way: leave one of them out")
@@ -58,3 +71,10 @@ def command(fix: bool, as_json: bool, as_report: bool) -> int:
     else:
         show("\nNothing is wrong: what is optional may stay as it is.\n")
     return 2 if wrong else 0
+
+
+def _measure_peaks() -> None:
+    from opspan.app import measure_peaks
+
+    for line in measure_peaks.lines(lambda step: show(f"measuring {step} ...\n", err=True)):
+        show(f"{line}\n")
