@@ -12,6 +12,7 @@ from analysis.frames import table
 from opspan.analysis import Analysis
 from opspan.findings import Finding, findings
 from opspan.tables import Metadata, Tables
+from opspan.tables.metadata import Told
 
 STEP = 1000  # ns
 MAIN = 1
@@ -27,6 +28,8 @@ class Made:
     def __init__(self, steps: int = 10, longer: dict[int, int] | None = None, ranks: Sequence[int] = (0,)) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.ranks = ranks
+        self.options: dict[str, Any] = {}  # of the first rank
+        self.world_size: int | None = None
         self.begins, now = [], 0
         for step in range(steps):
             self.begins.append(now)
@@ -86,7 +89,9 @@ class Made:
         return self.add("memory", 0, 0, [0], **{"device_id": 0, "time_ns": 0, "event": "alloc", "address": 1, **more})
 
     def tables(self) -> Tables:
-        metadata = tuple(Metadata(source="kineto", paths=()) for _ in self.ranks)
+        told = Told(world_size=self.world_size)
+        options = (self.options, *({} for _ in self.ranks[1:]))
+        metadata = tuple(Metadata(source="kineto", paths=(), options=stated, told=told) for stated in options)
         return Tables(metadata, **{name: table(name, rows) for name, rows in self.rows.items()})
 
     def analysed(self) -> Analysis:

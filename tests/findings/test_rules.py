@@ -22,6 +22,8 @@ from findings import (
     test_recompute,
     test_recording,
     test_slower_kernels,
+    test_start_up,
+    test_threads,
     test_waits,
 )
 from findings.made import Case, Made
@@ -36,7 +38,7 @@ from opspan.views.findings import SCHEMA
 SUBJECTS = (
     *(test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording),
     *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory, test_compiled),
-    test_processors,
+    *(test_processors, test_threads, test_start_up),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 
@@ -142,7 +144,11 @@ def test_two_processes_of_a_rank_are_apart() -> None:
             assert two[name].share == finding.share
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+# These rest on what captures state about a process, by its number.
+BY_PROCESS = {case.id for subject in (test_threads, test_start_up) for case in subject.CASES}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.id not in BY_PROCESS], ids=lambda case: case.id)
 def test_a_file_that_names_no_process_has_the_same_findings(case: Case) -> None:
     made, unnamed = case.fires(), case.fires()
     for row in (row for rows in unnamed.rows.values() for row in rows if "pid" in row):

@@ -22,7 +22,9 @@ from opspan.findings.rules import (
     recompute,
     recording,
     slower_kernels,
+    start_up,
     tensor_cores,
+    threads,
     training,
     waits,
 )
@@ -47,6 +49,8 @@ RULES: tuple[Rule, ...] = (
     *recompute.RULES,
     *memory.RULES,
     *compiled.RULES,
+    *threads.RULES,
     *processors.RULES,
+    *start_up.RULES,
     *recording.RULES,
 )

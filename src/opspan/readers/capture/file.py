@@ -36,7 +36,8 @@ class Header:
     forked: bool
     host: str
     arguments: tuple[str, ...]
-    # The variables in which a launcher told the process its rank, and entries about the processor.
+    # The variables in which a launcher told the process its rank, entries about the processor, and facts about the
+    # process (process_facts.py).
     environment: Mapping[str, str]
     session: tuple[int, int]  # identifies the recording: its start time, and the process that started it
     segment: int  # number of the segment in a rolling recording, from 1 on; 0 if the file has no segments
