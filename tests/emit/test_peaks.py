@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -104,6 +104,19 @@ def test_a_recording_carries_what_was_measured_before_it(cache: Path, this: dict
     assert (second.measured_threads, second.measured_on) == (2, "node7")
 
 
+def test_so_does_a_capture_of_opspan_run(cache: Path, this: dict[str, str], tmp_path: Path) -> None:
+    peaks.store(measured(this, 2.5e11))
+    program = (sys.executable, "-c", "import opspan\nwith opspan.annotate('work'): pass")
+    done = forked(MAIN, "run", "-o", tmp_path / "run", "--", *program, env={"OPSPAN_CACHE_DIR": str(cache)})
+
+    assert done.returncode == 0, done.stderr
+    trace = opspan.load(tmp_path / "run")
+    processor = of_rank(trace.metadata)
+    assert trace.metadata.options["recorded_by"] == "collectors"
+    assert processor is not None
+    assert (processor.model, processor.peaks) == (this["PROCESSOR"], {"fp32": 2.5e11})
+
+
 def line(entries: Mapping[str, str], figures: str) -> str:
     return "\t".join([*(entries.get(f"PROCESSOR{end}", "") for end in ("", "_CORES", "_THREADS")), figures])
 
@@ -156,41 +169,38 @@ def test_a_file_that_is_not_as_it_should_be_is_not_used(
     assert trace.issues.is_empty()
 
 
-def test_a_product_and_a_copy_are_as_fast_as_others_measure(cache: Path) -> None:
-    """Oracles from outside: torch's own benchmark, and numpy. The best of several, alternately, as other programs may
-    use the machine."""
+@pytest.mark.slow
+def test_a_product_and_a_copy_are_as_fast_as_others_measure() -> None:
+    """Oracles from outside: torch's own benchmark, and numpy. Both are measured in turns, as other programs may use the
+    machine."""
     numpy = pytest.importorskip("numpy")
     torch = pytest.importorskip("torch")
     timer = pytest.importorskip("torch.utils.benchmark").Timer
-    count = 64 << 20
-    source, target = (numpy.ones(count, dtype=numpy.uint8) for _ in range(2))
-    ours, theirs, our_copies, their_copies = [], [], [], []
+    source, target = (numpy.ones(64 << 20, dtype=numpy.uint8) for _ in range(2))
+    products, copies = [], []
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for _ in range(8):
+        for _ in range(9):
             rate, size, _ = peaks._product(torch, torch.float32, 1)
-            ours.append(rate)
             product = timer("torch.mm(one, one, out=out)", f"one = torch.ones({size}, {size}); out = one + 0")
-            theirs.append(2 * size**3 / min(product.timeit(1).mean for _ in range(20)))
-            our_copies.append(peaks._copy(torch)[0])
-            their_copies.append(2 * count / min(timed(lambda: numpy.copyto(target, source)) for _ in range(10)))
-            if is_near(max(ours), max(theirs)) and is_near(max(our_copies), max(their_copies)):
+            products.append(rate / (2 * size**3 / min(product.timeit(1).mean for _ in range(20))))
+            rate, _ = peaks._copy(torch)
+            copies.append(
+                rate / (2 * source.size / min(timed(lambda: numpy.copyto(target, source)) for _ in range(10)))
+            )
+            if len(products) > 2 and all(0.5 < median(ratios) < 2 for ratios in (products, copies)):
                 break
     finally:
         torch.set_num_threads(before)
-    assert is_near(max(our_copies), max(their_copies)), (our_copies, their_copies)
-    assert is_near(max(ours), max(theirs)), (ours, theirs)
+    assert 0.5 < median(products) < 2, products
+    assert 0.5 < median(copies) < 2, copies
 
 
-def timed(run) -> float:  # type: ignore[no-untyped-def]
+def timed(run: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
-
-
-def is_near(one: float, other: float) -> bool:
-    return abs(math.log2(one / other)) <= 1
 
 
 def test_doctor_measures_prints_and_keeps(cache: Path, this: dict[str, str]) -> None:
