@@ -102,7 +102,14 @@ def test_every_rule_with_time_has_a_remedy() -> None:
     from opspan.findings import RULES
 
     of_no_time = {"dominating-kernel", "memory-limit", "growing-memory", "fragmentation", "unlabelled", "whole-graphs"}
-    of_no_time |= {"unknown-replays", "compile-time", "spinning-threads", "garbage-collection", "small-ops"}
+    of_no_time |= {
+        "unknown-replays",
+        "compile-time",
+        "spinning-threads",
+        "garbage-collection",
+        "small-ops",
+        "page-faults",
+    }
     of_no_time |= {rule.id for rule in RULES if rule.id.startswith("no-") and rule.id != "no-tensor-cores"}
     elsewhere = {"host-outside-ops", "between-ops", "layouts"}  # each job has a device
     job = Job(steps=8, layers=2)

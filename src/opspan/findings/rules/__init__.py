@@ -18,6 +18,7 @@ from opspan.findings.rules import (
     layouts,
     memory,
     outliers,
+    page_faults,
     processors,
     recompute,
     recording,
@@ -52,5 +53,6 @@ RULES: tuple[Rule, ...] = (
     *threads.RULES,
     *processors.RULES,
     *start_up.RULES,
+    *page_faults.RULES,
     *recording.RULES,
 )

@@ -11,7 +11,7 @@ from opspan.analysis.samples import FEW
 from opspan.analysis.spans import PROCESS, THREAD
 from opspan.findings.rule import Evidence, Rule
 from opspan.findings.run import Run, ranks_of
-from opspan.findings.sampled import NAMELESS, Frame, frame_text, samples_of, with_functions
+from opspan.findings.sampled import NAMELESS, UNNAMED, Frame, frame_text, samples_of, shares, with_functions
 
 _col = pl.col
 _LEAST = 100  # samples of a process: a share of 30 % is then right to within 5 points
@@ -29,7 +29,6 @@ _INSIDE = re.compile(
 # Libraries without functions that compute. Their functions often have no names in the file, because wheels of torch
 # have a libgomp without symbols.
 _RUNTIME = re.compile(r"lib(gomp|iomp5|omp)\b")
-_UNNAMED = "functions without a name"
 # The collector of CPython. Other libraries may have functions with the names in the second line.
 _COLLECTS = re.compile(r"(gc_collect_(main|generations|with_callback|young|full|increment)|_?PyGC_Collect\w*)\b")
 _COLLECTS_INSIDE = re.compile(r"(deduce_unreachable|visit_decref|visit_reachable|subtract_refs|update_refs)\b")
@@ -38,7 +37,7 @@ _PYTHON = re.compile(r"(lib)?python", re.IGNORECASE)
 
 def _spinning(run: Run, threshold: float) -> Iterator[Evidence]:
     samples = samples_of(run)
-    rows = _shares(samples, with_functions(samples, _waiting), PROCESS).filter(_col("all_samples") >= _LEAST)
+    rows = shares(samples, with_functions(samples, _waiting), PROCESS).filter(_col("all_samples") >= _LEAST)
     rows = rows.filter(_col("share") > threshold)
     if not rows.height:
         return
@@ -56,7 +55,7 @@ def _spinning(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _collecting(run: Run, threshold: float) -> Iterator[Evidence]:
     samples = samples_of(run)
-    rows = _shares(samples, with_functions(samples, _collector), THREAD).filter(_col("samples") >= FEW)
+    rows = shares(samples, with_functions(samples, _collector), THREAD).filter(_col("samples") >= FEW)
     rows = rows.filter(_col("share") > threshold)
     if not rows.height:
         return
@@ -70,27 +69,10 @@ def _collecting(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _shares(samples: pl.DataFrame, chosen: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Returns, for each process or thread with chosen samples, the largest share first: `share` (the chosen part of the
-    weight), `named_share` (without functions that have no name), `samples`, `all_samples`, and the `function` with
-    the largest weight."""
-    weight = _col("weight").cast(pl.Float64)
-    is_named = ~_col("function").str.starts_with(_UNNAMED)
-    totals = samples.group_by(by).agg(all_samples=pl.len(), total=weight.sum())
-    functions = chosen.group_by(*by, "function").agg(weight.sum(), samples=pl.len())
-    functions = functions.sort("weight", "function", descending=[True, False])
-    sums = functions.group_by(by, maintain_order=True).agg(
-        _col("function").first(), _col("samples", "weight").sum(), named=weight.filter(is_named).sum()
-    )
-    rows = sums.join(totals, on=by, nulls_equal=True, maintain_order="left")
-    rows = rows.with_columns(share=_col("weight") / _col("total"), named_share=_col("named") / _col("total"))
-    return rows.sort("share", *by, descending=[True, *(False for _ in by)])
-
-
 def _waiting(frames: Sequence[Frame]) -> str | None:
     """Returns the function that the thread waited in, or None if it did not wait."""
     if frames and _RUNTIME.match(frames[-1][1]) and NAMELESS.fullmatch(frames[-1][0]):
-        return f"{_UNNAMED} ({frames[-1][1]})"
+        return f"{UNNAMED} ({frames[-1][1]})"
     outer = next((frame for frame in reversed(frames) if not _INSIDE.match(frame[0])), None)
     if outer is None:
         return None
