@@ -146,6 +146,7 @@ def test_samples_past_the_most_are_drawn_together_and_none_is_lost(most: int, mo
         group = groups[point["lane"], point["function"][1], (point["time_ns"] - BEGIN) // within]
         names = Counter(one["function"] for one in group)
         assert point["time_ns"] == group[0]["time_ns"]
+        assert point["time_ns"] + point["length_ns"] == group[-1]["time_ns"]
         assert point["count"] == point["weight"] == len(group)
         assert point["own"] == names[point["function"]] == max(names.values())
         ops = {one.get("op") for one in group}

@@ -80,9 +80,11 @@ def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
     assert next(frames, None) is None
     cut = summed(samples["stacks"]["cut"])
     several = {
-        at: (count, own)
-        for at, count, own in zip(
-            summed(samples["several"]["at"]), samples["several"]["count"], samples["several"]["own"], strict=True
+        at: members
+        for at, *members in zip(
+            summed(samples["several"]["at"]),
+            *(samples["several"][name] for name in ("count", "own", "length_ns")),
+            strict=True,
         )
     }
     columns = {column["name"]: values_of(column) for column in (*data["details"]["samples"], samples["weight"])}
@@ -96,7 +98,7 @@ def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
                 at = len(points)
                 time += samples["gap"][at]
                 stack = samples["stack"][at]
-                members, own = several.get(at, (1, 1))
+                members, own, length = several.get(at, (1, 1, 0))
                 points.append(
                     {
                         "lane": number,
@@ -105,6 +107,7 @@ def samples_of(data: dict[str, Any]) -> list[dict[str, Any]]:
                         "event": samples["events"][lane["events"][row]]["name"],
                         "count": members,
                         "own": own,
+                        "length_ns": length,
                         "stack": [_at(functions, frame) for frame in reversed(stacks[stack])],
                         "cut": cut[stack],
                         **{name: column[at] for name, column in columns.items()},

@@ -356,7 +356,7 @@ function samplesNote({ samples }: Data): string[] {
   const [many, all] = [samples.merged.samples, samples.merged.of].map((count) => count.toLocaleString("en"));
   const within = time(samples.merged.within_ns);
   return [
-    `Samples of a thread in one library within ${within} are drawn as one, at the time of the first: ${many} of ${all}.`,
+    `Samples of a thread in one library within ${within} are drawn together, hatched, from the first to the last: ${many} of ${all}.`,
   ];
 }
 

@@ -53,9 +53,11 @@ export class Painter {
   ): void {
     if (this.trace.stacks?.has(row.first)) {
       const fills = matches ? shades.dim : shades.fill;
-      drawSamples(context, this.trace, row, top, view, fills, (shape) => shadeOf(this.trace, this.shadeOfName, shape));
+      drawSamples(context, this.trace, row, top, view, fills, matches ? undefined : shades.block, (shape) =>
+        shadeOf(this.trace, this.shadeOfName, shape),
+      );
       this.fill = "";
-      this.drawLabels(context, row, top, view, shades);
+      if (!this.trace.stacks.of.merged.within_ns) this.drawLabels(context, row, top, view, shades);
     } else this.drawShapes(context, row.first, row.until, top, view, shades, matches);
     if (matches) this.drawMatches(context, row, top, view, shades, matches);
   }

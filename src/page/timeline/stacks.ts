@@ -16,7 +16,7 @@ export interface Samples {
   gap: number[]; // the time since the previous sample of the row; for the first one, since the trace's begin
   stack: number[];
   weight: Detail;
-  several: { at: Deltas; count: number[]; own: number[] }; // shapes that stand for several samples
+  several: { at: Deltas; count: number[]; own: number[]; length_ns: number[] }; // shapes that stand for several samples
   hidden: { name: Deltas; count: number[] }; // for frequent names, the number of samples that no shape of the name has
   merged: { within_ns: number; samples: number; of: number };
 }
@@ -75,12 +75,12 @@ export class Stacks {
   }
 
   /** Returns the number of samples that a shape stands for. All are in one library. `own` is the number of those in the
-   * function that the shape has the name of. */
-  severalOf(shape: number): { count: number; own: number } {
+   * function that the shape has the name of, and `lengthNs` the time from the first to the last. */
+  severalOf(shape: number): { count: number; own: number; lengthNs: number } {
     const { places, of } = this;
     const at = firstWhere(0, places.length, (one) => places[one]! >= shape - this.first);
-    if (places[at] !== shape - this.first) return { count: 1, own: 1 };
-    return { count: of.several.count[at]!, own: of.several.own[at]! };
+    if (places[at] !== shape - this.first) return { count: 1, own: 1, lengthNs: 0 };
+    return { count: of.several.count[at]!, own: of.several.own[at]!, lengthNs: of.several.length_ns[at]! };
   }
 
   /** Returns the weight of a sample, for sums. Returns the number of samples if the weight is not known. */

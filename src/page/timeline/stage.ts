@@ -9,7 +9,7 @@ import { drawCounter, valueAt } from "./counters.ts";
 import { type Layout, ROW } from "./layout.ts";
 import { type Matches, Painter } from "./paint.ts";
 import { type Shades, shadeOfNames, shadesOf } from "./shades.ts";
-import { describeSamples } from "./sampled.ts";
+import { describeSamples, sampleAt } from "./sampled.ts";
 import { MARK, type Trace, nameOf, rowOf, shapeAt } from "./trace.ts";
 import type { View } from "./view.ts";
 import { PAPER } from "../width.ts";
@@ -157,7 +157,10 @@ export class Stage {
   /** Returns the shape at a point of the canvas, or -1. */
   shapeAt(x: number, y: number): number {
     const row = this.layout.rowAt(y + this.scroller.scrollTop);
-    return row ? shapeAt(this.trace, row, this.view.time(x), NEAR / this.view.scale) : -1;
+    if (!row) return -1;
+    const near = shapeAt(this.trace, row, this.view.time(x), NEAR / this.view.scale);
+    if (near >= 0 || !this.trace.stacks?.has(row.first)) return near;
+    return sampleAt(this.trace, row, this.view.time(x), this.view);
   }
 
   /** Returns the text of the tooltip for a point of the canvas, or "". */

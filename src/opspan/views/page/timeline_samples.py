@@ -133,7 +133,8 @@ def _data(
     gap = points.select(_col("start_ns") - _col("start_ns").shift(1, fill_value=0).over(_ROW))["start_ns"]
     used = stacks.filter(_col("number").is_in(points["number"].unique().implode())).sort(_STACK, nulls_last=True)
     places = used.select("number", place=pl.int_range(pl.len(), dtype=pl.Int64))
-    several = points.select("count", "own", at=pl.int_range(pl.len())).filter(_col("count") > 1)
+    length_ns = _col("last_ns") - _col("start_ns")
+    several = points.select("count", "own", length_ns=length_ns, at=pl.int_range(pl.len())).filter(_col("count") > 1)
     data = {
         "events": [
             {"name": None if event is None else text(event), "unit": "ns" if is_ns(event) else "count"}
@@ -143,7 +144,7 @@ def _data(
         "gap": gap,
         "stack": look_up(points, places, ("number",))["place"],
         "weight": of_numbers("weight", "Weight", "count", points["weight"]),
-        "several": {"at": deltas(several["at"]), "count": several["count"], "own": several["own"]},
+        "several": {"at": deltas(several["at"]), **several.drop("at").to_dict()},
         "merged": {"within_ns": within_ns, "samples": int(several["count"].sum()), "of": rows.height},
     }
     details = sample_details(analysis, points["range"], points["call"])
@@ -182,7 +183,7 @@ class _Groups:
         which the points fit, or 0. Even if the longest are too short, returns the points of most samples."""
         if self.rows.height <= most:
             one = pl.lit(1, dtype=pl.Int64)
-            return self.rows.with_columns(count=one, own=one), 0
+            return self.rows.with_columns(count=one, own=one, last_ns="start_ns"), 0
         short, long = 0, _LONGEST
         while short < long:
             middle = (short + long) // 2
@@ -204,11 +205,13 @@ class _Groups:
             *(_col(name).min().alias(f"least_{name}") for name in _PLACES),
             *(_col(name).max() for name in _PLACES),
             *(_col(name).null_count().alias(f"no_{name}") for name in _PLACES),
+            last_ns=_col("start_ns").last(),
             own=pl.len().cast(pl.Int64),
         )
         by_function = by_function.sort("own", descending=True, maintain_order=True)
         return by_function.group_by(*_GROUP, "stretch", maintain_order=True).agg(
             _col("start_ns").min(),
+            _col("last_ns").max(),
             _col("leaf", "number", "event", "own").first(),
             pl.when(_col("weight").count() > 0).then(_col("weight").sum()),
             *map(_if_same, _PLACES),
