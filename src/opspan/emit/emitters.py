@@ -45,7 +45,7 @@ class Emitter(Session):
 
     def _tell_collectors(self) -> None:
         if (file := process_facts.collectors_file()) is not None:
-            process_facts.tell(file, process_facts.torch_threads(), self.covers_start)
+            process_facts.tell_after_ops(file, self.covers_start)
 
     def _without_observer(self, error: ObserverError) -> TorchEmitter:
         emitter = TorchEmitter(type(self).__name__, self.record_shapes)

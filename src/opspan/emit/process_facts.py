@@ -35,6 +35,11 @@ def torch_threads() -> int | None:
     return None if torch is None else int(torch.get_num_threads())
 
 
+def tell_after_ops(capture: Path, covers_start: bool = False) -> None:
+    """Calls `tell` with torch's number of threads. Before torch has run ops, the question could change the number."""
+    tell(capture, torch_threads(), covers_start)
+
+
 def tell(capture: Path, threads: int | None, covers_start: bool = False) -> None:
     """Writes the facts into the capture of this process. `covers_start`: ops were recorded from the end of
     `import torch` on."""

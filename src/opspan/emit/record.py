@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan.addresses import check_local
-from opspan.emit import compile_log, process_facts, ranks
+from opspan.emit import compile_log, process_facts, ranks, unharmed
 from opspan.emit.compiled import compiling
 from opspan.emit.device import Devices
 from opspan.emit.dumps import Dumping
@@ -202,7 +202,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         elif self.file is not None and self._is_owner():
             ranks.tell(self.file)
             if self.stats.ranges:
-                process_facts.tell(self.file, process_facts.torch_threads())
+                unharmed.call("describing this process", process_facts.tell_after_ops, self.file)
 
     def _losses(self) -> list[str]:
         if not self._was_deleted:
