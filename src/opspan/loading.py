@@ -332,7 +332,7 @@ def _read(
 ) -> PartAndSteps:
     """Reads a trace. For a capture, also reads the device files and the samples of perf in the same folder. Adds the
     ops of work that graph replays launched."""
-    from opspan.readers import read_file, reads_parts, source_for
+    from opspan.readers import cut_of_file, read_file, reads_parts, source_for
 
     if window is None:
         trace = read_file(path, source)
@@ -351,15 +351,7 @@ def _read(
     # and only complete replays are recognised.
     trace = read_file(path, kind.name)
     trace = _with_captures(trace if is_alone else _with_others(trace, path), path, captures)
-    return narrowed(lambda window: trace if window is None else _cut(trace, window, path), window)
-
-
-def _cut(trace: Tables, window: Window, path: Path) -> Tables:
-    from opspan.formats.boundary import boundary
-    from opspan.tables.window import cut
-
-    with boundary(path):
-        return cut(trace, window)
+    return narrowed(lambda window: trace if window is None else cut_of_file(trace, path, window), window)
 
 
 def _with_others(host: Tables, path: Path) -> Tables:

@@ -5,6 +5,14 @@ Each source has a module or folder here, and opspan/sources.py lists the sources
 source.
 """
 
-from opspan.readers.registry import read_file, reads_parts, sniffed, source_for, trace_source, with_compile_log
+from opspan.readers.registry import (
+    cut_of_file,
+    read_file,
+    reads_parts,
+    sniffed,
+    source_for,
+    trace_source,
+    with_compile_log,
+)
 
-__all__ = ["read_file", "reads_parts", "sniffed", "source_for", "trace_source", "with_compile_log"]
+__all__ = ["cut_of_file", "read_file", "reads_parts", "sniffed", "source_for", "trace_source", "with_compile_log"]

@@ -84,6 +84,14 @@ def read_file(path: Path, source: str | None = None, window: Window | None = Non
         return with_compile_log(trace)
 
 
+def cut_of_file(trace: Tables, path: Path, window: Window) -> Tables:
+    """Returns the events that overlap the window, of a trace that was read from the path."""
+    from opspan.tables.window import cut
+
+    with boundary(path):
+        return cut(trace, window)
+
+
 def with_compile_log(trace: Tables) -> Tables:
     """Reads torch.compile's log, if a session with `compiled=True` sent the log as marks. Returns the trace with rows
     from this log, and without these marks."""
