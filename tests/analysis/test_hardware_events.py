@@ -55,6 +55,25 @@ def test_two_hyperthreads_share_the_slots_of_a_core():
     assert of(5, **later)["retiring"] == [0.5]
 
 
+def test_what_is_left_of_the_slots_is_bound_by_the_back_end():
+    # Half of the time only one hyperthread ran, so 3/4 of what the hyperthreads counted: 60 cycles, 240 slots. Of these
+    # 40 got nothing, 100 were issued, and in 5 cycles (20 slots) the core recovered: 80 of 240 are left.
+    known = {
+        "CPU_CLK_UNHALTED.THREAD": [80.0, 80.0, 80.0],
+        "CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE": [50.0, 50.0, 50.0],
+        "CPU_CLK_UNHALTED.REF_XCLK": [100.0, 100.0, 100.0],
+        "IDQ_UOPS_NOT_DELIVERED.CORE": [40.0, 40.0, 200.0],
+        "UOPS_ISSUED.ANY": [100.0, 100.0, 100.0],
+        "INT_MISC.RECOVERY_CYCLES_ANY": [20 / 3, None, 0.0],
+    }
+
+    assert of(4, **known)["back_end_bound"] == pytest.approx([80 / 240, 100 / 240, 0.0])
+    assert "back_end_bound" not in of(5, **known)
+    assert "back_end_bound" not in of(**known)
+    for name in known:
+        assert "back_end_bound" not in of(4, **{other: known[other] for other in known if other != name})
+
+
 @pytest.mark.parametrize(
     ("cycles", "instructions", "misses"),
     [

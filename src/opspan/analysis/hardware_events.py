@@ -1,7 +1,7 @@
 """Computes figures from sums of hardware events, and says which event of a file measures time.
 
     figures(counts, width) -> for each row of `counts`, which has a column for each event: instructions, cycles, ipc,
-        llc_misses, front_end_bound, retiring.
+        llc_misses, front_end_bound, retiring, back_end_bound.
     time_event(events) -> the event whose weights are shares of time.
     is_ns(event) -> whether the weights of the event are nanoseconds.
     may_be_rare(event) -> whether a small count of the event is no reason to leave figures out.
@@ -11,7 +11,9 @@ of the Top-Down Method (level 1) that Intel publishes, and docs/formats/vtune.md
 
     front_end_bound = IDQ_UOPS_NOT_DELIVERED.CORE / slots    retiring = UOPS_RETIRED.RETIRE_SLOTS / slots
     slots = width * cycles of cores
+    back_end_bound = 1 - (IDQ_UOPS_NOT_DELIVERED.CORE + UOPS_ISSUED.ANY + width * cycles of recovery) / slots
     cycles of cores = CPU_CLK_UNHALTED.THREAD / 2 * (1 + CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE / CPU_CLK_UNHALTED.REF_XCLK)
+    cycles of recovery = INT_MISC.RECOVERY_CYCLES_ANY / 2 * (1 + the same)
 
 VTune writes INST_RETIRED.ANY, and perf writes instructions, instructions:u or cpu/instructions/u. A modifier for a
 privilege level restricts what is counted. Figures come from events of one restriction only.
@@ -48,7 +50,10 @@ _ROLES = {"instructions": _INSTRUCTIONS, "cycles": _CYCLES, "llc_misses": _LLC_M
 _NOT_DELIVERED = ("idq_uops_not_delivered.core",)
 _RETIRED_SLOTS = ("uops_retired.retire_slots", "uops_retired.slots")
 _CORE_CYCLES = ("cpu_clk_unhalted.distributed",)
+_ISSUED, _RECOVERY = ("uops_issued.any",), ("int_misc.recovery_cycles_any",)
 _ONE_ACTIVE, _CRYSTAL = ("cpu_clk_unhalted.one_thread_active",), ("cpu_clk_unhalted.ref_xclk",)
+
+_WIDTH_OF_SKYLAKE = 4  # and of Intel's cores before it, from Sandy Bridge on
 
 _TIMES = ("samples", "cpu-clock", "task-clock")  # the weights of these events are times
 _OF_TIME = (*_TIMES, *_REFERENCE_CYCLES, *_CYCLES)  # the first of these that a file has measures time best
@@ -69,7 +74,7 @@ def figures(counts: pl.DataFrame, width: int | None = None) -> pl.DataFrame:
     event, named like the event, with the sums of the samples' weights. Without any such event, the result is empty.
 
     `width` is how many micro-operations a core can issue in a cycle: 4 up to Skylake, 5 from Ice Lake, 6 from Golden
-    Cove. Without it, front_end_bound and retiring are left out, because opspan does not guess it."""
+    Cove. Without it, the shares of slots are left out, because opspan does not guess it."""
     columns = _columns(_parsed(counts.columns))
     exprs = {role: pl.col(columns[role]) for role in _ROLES if role in columns}
     if "instructions" in exprs and "cycles" in exprs:
@@ -81,7 +86,9 @@ def figures(counts: pl.DataFrame, width: int | None = None) -> pl.DataFrame:
             for role in ("front_end_bound", "retiring")
             if role in columns
         }
-    order = ("instructions", "cycles", "ipc", "llc_misses", "front_end_bound", "retiring")
+        if (not_issued := _back_end_bound(columns, width, cycles)) is not None:
+            exprs["back_end_bound"] = not_issued
+    order = ("instructions", "cycles", "ipc", "llc_misses", "front_end_bound", "retiring", "back_end_bound")
     return counts.select(exprs[role].cast(pl.Float64).alias(role) for role in order if role in exprs)
 
 
@@ -105,7 +112,7 @@ def is_ns(event: str | None) -> bool:
 
 def may_be_rare(event: str) -> bool:
     """Returns whether the figures add the event's count to a larger one, so that a small count is no large error."""
-    return any(parsed.base in _ONE_ACTIVE for parsed in _parsed([event]))
+    return any(parsed.base in (*_ONE_ACTIVE, *_RECOVERY) for parsed in _parsed([event]))
 
 
 def _parsed(names: Iterable[str]) -> list[_Event]:
@@ -125,6 +132,8 @@ def _columns(events: list[_Event]) -> dict[str, str]:
     others = {
         "front_end_bound": _NOT_DELIVERED,
         "retiring": _RETIRED_SLOTS,
+        "issued": _ISSUED,
+        "recovery": _RECOVERY,
         "core": _CORE_CYCLES,
         "one": _ONE_ACTIVE,
         "crystal": _CRYSTAL,
@@ -149,10 +158,23 @@ def _core_cycles(columns: dict[str, str]) -> pl.Expr | None:
     if "cycles" not in columns:
         return None
     cycles = pl.col(columns["cycles"])
-    if "one" not in columns or "crystal" not in columns:
-        return cycles
+    return cycles * _cores_of_hyperthreads(columns) if {"one", "crystal"} <= columns.keys() else cycles
+
+
+def _back_end_bound(columns: dict[str, str], width: int, cycles: pl.Expr) -> pl.Expr | None:
+    """Returns the share of slots that were free because the core could not take a micro-operation. It is what is left
+    of all slots, so it needs the cycles of cores to be right. From Ice Lake on, other events count it."""
+    if width != _WIDTH_OF_SKYLAKE or not {"front_end_bound", "issued", "recovery", "one", "crystal"} <= columns.keys():
+        return None
+    recovery = pl.col(columns["recovery"]).fill_null(0) * _cores_of_hyperthreads(columns)  # null: no sample
+    used = pl.col(columns["front_end_bound"]) + pl.col(columns["issued"]) + width * recovery
+    return (1 - _ratio(used, width * cycles)).clip(lower_bound=0)  # estimates from samples may exceed all slots
+
+
+def _cores_of_hyperthreads(columns: dict[str, str]) -> pl.Expr:
+    """Returns by how much to multiply an event of cores that each running hyperthread counted: 1/2 if both ran."""
     alone = pl.col(columns["one"]).fill_null(0)  # no sample: both hyperthreads ran whenever a sample was taken
-    return cycles / 2 * (1 + _ratio(alone, pl.col(columns["crystal"])))
+    return (1 + _ratio(alone, pl.col(columns["crystal"]))) / 2
 
 
 def _ratio(part: pl.Expr, of: pl.Expr) -> pl.Expr:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 UNRESOLVED = "(unresolved)"  # the name of all functions of a library whose names the tool did not find
 BROKEN = "[Broken backtraces]"  # nsys writes it in place of the rest of a stack
 SHORT = "only their innermost functions, because the tool did not record the whole stack, or could not"
-OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses", "front_end_bound", "retiring")
+OF_HARDWARE = ("cycles", "instructions", "ipc", "llc_misses", "front_end_bound", "retiring", "back_end_bound")
 FEW = 30  # with fewer samples, a share would be wrong by more than a fifth, so no share is shown
 MOST_FRAMES = 20_000_000  # of the distinct stacks together; only crafted files and very long runs have more
 _FRAMES_AT_ONCE = 1_000_000  # that are split at a time, which limits the memory

@@ -27,9 +27,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "their weights are not nanoseconds",
         "ipc": "by name, if ranges have samples of processors: instructions for each cycle in it, but not in ranges "
         "inside it; `null`: fewer than 30 samples of either event, or not counted",
-        "front_end_bound retiring": "by name, if ranges have samples of processors: shares of the slots for "
-        "micro-operations in it, but not in ranges inside it; `null`: fewer than 30 samples of an event, not counted, "
-        "or the width of the processor's cores is not known ([rules](formats/vtune.md#hardware-events))",
+        "front_end_bound retiring back_end_bound": "by name, if ranges have samples of processors: shares of the slots "
+        "for micro-operations in it, but not in ranges inside it; `null`: fewer than 30 samples of an event, not "
+        "counted, or the width of the processor's cores is not known ([rules](formats/vtune.md#hardware-events))",
         "cpu_memory_bytes self_cpu_memory_bytes": "with `--memory`: host memory, as bytes allocated minus bytes freed",
         "device_memory_bytes self_device_memory_bytes": "with `--memory`: device memory, as bytes allocated minus "
         "bytes freed",
@@ -122,8 +122,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "error_share": "standard deviation of `share`, which is `share` / √`samples`",
         "cpu_ns total_cpu_ns": "`weight` and `total_weight`, only if they are nanoseconds of processor time",
         "cycles instructions ipc llc_misses": "counted by the hardware; `null`: fewer than 30 samples of the event",
-        "front_end_bound retiring": "shares of the slots for micro-operations; `null`: fewer than 30 samples of an "
-        "event, or the width of the processor's cores is not known ([rules](formats/vtune.md#hardware-events))",
+        "front_end_bound retiring back_end_bound": "shares of the slots for micro-operations; `null`: fewer than 30 "
+        "samples of an event, or the width of the processor's cores is not known "
+        "([rules](formats/vtune.md#hardware-events))",
     },
     "comm": {
         "op module phase step function": "name of the op, module, ... that started the collectives; `null`: in none. "
@@ -337,7 +338,8 @@ COLUMNS: dict[str, dict[str, str]] = {
 _UNITS = {
     "bytes_each": "bytes",
     **dict.fromkeys(("utilisation", "sm_efficiency", "occupancy", "attributed", "sized", "mfu", "mfu_whole"), "share"),
-    **dict.fromkeys(("share_before", "share_after", "change", "error", "front_end_bound", "retiring"), "share"),
+    **dict.fromkeys(("share_before", "share_after", "change", "error"), "share"),
+    **dict.fromkeys(("front_end_bound", "retiring", "back_end_bound"), "share"),
 }
 
 

@@ -13,7 +13,7 @@ from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
 # Columns of the table by name, if the trace has samples of processors.
-SAMPLED = ("samples", "sampled_cpu_ns", "ipc", "front_end_bound", "retiring")
+SAMPLED = ("samples", "sampled_cpu_ns", "ipc", "front_end_bound", "retiring", "back_end_bound")
 _LEAST_NAME = 16  # a name is not cut to fewer characters; if there is less room, other columns are dropped
 
 

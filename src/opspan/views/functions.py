@@ -68,6 +68,14 @@ RATES = (
         rank=7,
     ),
     Field("retiring", "Retiring", "share", "Slots whose micro-operation retired", total_title=_SLOTS, rank=7),
+    Field(
+        "back_end_bound",
+        "Back-end bound",
+        "share",
+        "Slots that were free because the core could not take a micro-operation",
+        total_title=_SLOTS,
+        rank=7,
+    ),
 )
 _FIELDS = (*SHARES, *TIMES, *COUNTS, *RATES)
 _NUMBERS = ("samples", "weight", "total_samples", "total_weight")

@@ -22,6 +22,7 @@ _RATES = {
     "ipc": ("IPC", "{:.2f}"),
     "front_end_bound": ("Front-end bound", "{:.1%}"),
     "retiring": ("Retiring", "{:.1%}"),
+    "back_end_bound": ("Back-end bound", "{:.1%}"),
 }
 _col = pl.col
 
