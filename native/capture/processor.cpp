@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -23,6 +24,7 @@ namespace {
 constexpr size_t kMostName = 64;
 constexpr size_t kMostPeaks = 256;                // bytes of one processor's figures
 constexpr size_t kMostStored = size_t{64} << 10;  // bytes of the file with the figures of all processors
+constexpr size_t kRoomForRank = 64;               // opspan.record adds its rank of torch.distributed when it ends
 constexpr int kMostProcessors = 1 << 16;
 constexpr std::string_view kPeaksFile = "/processor-peaks";
 
@@ -225,6 +227,26 @@ std::string read_own(const std::string& path) {
   return text;
 }
 
+// Returns the entry with the figures that were measured for this processor, or "".
+std::string measured_peaks(std::string_view processor, std::string_view variables) {
+  const std::string_view model = value_of(processor, "PROCESSOR");
+  if (model.empty()) return "";
+  // A line of the file: the model, cores and processors, and the figures, separated by tabs.
+  std::string key = "\n";
+  for (std::string_view name : {"PROCESSOR", "PROCESSOR_CORES", "PROCESSOR_THREADS"}) {
+    (key += value_of(processor, name)) += '\t';
+  }
+  const std::string text = "\n" + read_own(peaks_path(variables));
+  const size_t at = text.find(key);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + key.size();
+  const size_t end = text.find('\n', begin);
+  if (end == std::string::npos || end - begin > kMostPeaks) return "";
+  std::string out;
+  add(&out, "PROCESSOR_PEAKS", cleaned(std::string_view(text).substr(begin, end - begin), kMostPeaks));
+  return out;
+}
+
 }  // namespace
 
 std::string describe_processor(const std::string& root) {
@@ -247,23 +269,18 @@ std::string describe_processor(const std::string& root) {
   return out;
 }
 
-std::string measured_peaks(std::string_view processor, std::string_view variables) {
-  const std::string_view model = value_of(processor, "PROCESSOR");
-  if (model.empty()) return "";
-  // A line of the file: the model, cores and processors, and the figures, separated by tabs.
-  std::string key = "\n";
-  for (std::string_view name : {"PROCESSOR", "PROCESSOR_CORES", "PROCESSOR_THREADS"}) {
-    (key += value_of(processor, name)) += '\t';
+std::string processor_with_peaks(std::string_view variables) {
+  std::string entries = describe_processor();
+  return entries + measured_peaks(entries, variables);
+}
+
+void copy_processor(std::string_view entries, char* out, size_t size) {
+  size_t used = 0;
+  for (size_t at = 0, end; (end = entries.find('\0', at)) != std::string_view::npos; at = end + 1) {
+    if (used + (end - at) + kRoomForRank > size) break;
+    std::memcpy(out + used, entries.data() + at, end - at);
+    used += end - at + 1;
   }
-  const std::string text = "\n" + read_own(peaks_path(variables));
-  const size_t at = text.find(key);
-  if (at == std::string::npos) return "";
-  const size_t begin = at + key.size();
-  const size_t end = text.find('\n', begin);
-  if (end == std::string::npos || end - begin > kMostPeaks) return "";
-  std::string out;
-  add(&out, "PROCESSOR_PEAKS", cleaned(std::string_view(text).substr(begin, end - begin), kMostPeaks));
-  return out;
 }
 
 }  // namespace opspan::capture

@@ -11,8 +11,11 @@ namespace opspan::capture {
 // with a root, the processor's own instruction is not asked, so that a test can show any machine.
 std::string describe_processor(const std::string& root = "");
 
-// Returns the entry with the figures that were measured for this processor, or "". `processor` is the result of
-// describe_processor, and `variables` the environment, which says where opspan keeps the figures.
-std::string measured_peaks(std::string_view processor, std::string_view variables);
+// Returns these entries, and one with the figures that were measured for this processor, if there are any. `variables`
+// is the environment, which says where opspan keeps the figures.
+std::string processor_with_peaks(std::string_view variables);
+
+// Copies the entries behind those for the rank. If there is no room for all, the last ones are left out.
+void copy_processor(std::string_view entries, char* out, size_t size);
 
 }  // namespace opspan::capture

@@ -22,8 +22,6 @@
 namespace opspan::capture {
 namespace {
 
-constexpr size_t kRoomForRank = 64;
-
 int64_t clock_ns(clockid_t clock) {
   timespec t;
   clock_gettime(clock, &t);
@@ -149,28 +147,14 @@ bool Session::open(std::string* error) {
   header->segment = segment;
   gethostname(header->host, sizeof(header->host) - 1);
   read_command_line(header->command_line, sizeof(header->command_line));
-  describe(environment_at_start());
+  std::string variables = environment_at_start();
+  size_t used = copy_rank(variables, header->environment, sizeof(header->environment));
+  if (shared_->processor.empty()) shared_->processor = processor_with_peaks(variables);
+  copy_processor(shared_->processor, header->environment + used, sizeof(header->environment) - used);
   uint64_t magic;
   std::memcpy(&magic, kMagic, sizeof(magic));
   store(reinterpret_cast<uint64_t*>(header->magic), magic);
   return true;
-}
-
-// Writes the rank and, behind it, the processor. If there is no room for the processor, the end of its entries is left
-// out.
-void Session::describe(const std::string& variables) {
-  size_t used = copy_rank(variables, header->environment, sizeof(header->environment));
-  std::string& processor = shared_->processor;
-  if (processor.empty()) {
-    processor = describe_processor();
-    processor += measured_peaks(processor, variables);
-  }
-  for (size_t at = 0, end; (end = processor.find('\0', at)) != std::string::npos; at = end + 1) {
-    // opspan.record adds its rank of torch.distributed at the end of the recording.
-    if (used + (end - at) + kRoomForRank > sizeof(header->environment)) break;
-    std::memcpy(header->environment + used, processor.data() + at, end - at);
-    used += end - at + 1;
-  }
 }
 
 void Session::close() {

@@ -85,7 +85,6 @@ struct Session {
   uint32_t next_string();
   char* add_string_chunk(size_t least);
   void mark_full(const char* why);
-  void describe(const std::string& variables);
   bool is_ours(int fd) const;
   int descriptor();
 
