@@ -150,7 +150,8 @@ def test_threads_of_a_real_program_spin(traces_dir: Path) -> None:
     assert list(found) == ["spinning-threads"]
     # The same from whole stacks: threads that wait have no function of the program inside of the wait.
     trace = opspan.load(path)
-    begin, end = trace.ranges["start_ns"].min(), trace.ranges["end_ns"].max()
+    times = pl.concat(frame.select("start_ns", "end_ns") for frame in (trace.ranges, trace.calls))
+    begin, end = times["start_ns"].min(), times["end_ns"].max()
     samples = trace.samples.filter(pl.col("time_ns").is_between(begin, end))
     inside = samples["stack"].cast(pl.String).str.extract("__kmp_hyper_barrier_release(.*)$")
     waits = samples.filter(inside.is_not_null() & ~inside.str.contains("__kmp_invoke_task"))

@@ -17,7 +17,9 @@ from findings import (
     test_host,
     test_idle,
     test_launches,
+    test_layouts,
     test_memory,
+    test_page_faults,
     test_processors,
     test_recompute,
     test_recording,
@@ -38,7 +40,7 @@ from opspan.views.findings import SCHEMA
 SUBJECTS = (
     *(test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording),
     *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory, test_compiled),
-    *(test_processors, test_threads, test_start_up),
+    *(test_processors, test_threads, test_start_up, test_layouts, test_page_faults),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

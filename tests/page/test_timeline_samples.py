@@ -77,7 +77,7 @@ def test_every_sample_is_a_point_with_all_that_the_table_says() -> None:
     points = {point["time_ns"] - BEGIN: point for point in samples_of(data)}
 
     blas, spin, python = ("gemm", "libblas.so"), ("spin", "libomp.so"), ("main", "python")
-    unresolved = ("(unresolved in libc.so.6)", "libc.so.6")
+    unresolved = ("(unresolved) in libc.so.6", "libc.so.6")
     assert {at: (point["function"], point["stack"], point["op"], point["weight"]) for at, point in points.items()} == {
         -50: (None, [None], None, 1),
         100: (blas, [blas], "step", 1),

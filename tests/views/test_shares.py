@@ -34,7 +34,7 @@ BESIDE = ("Others busy", "Device busy")  # shares of the same that are no parts
 WORDS = {
     "the whole path": "adds up",
     "the time of all rows": "adds up",
-    "the peak of the device in that type": "at most all",
+    "the peak of the device, or of the processor, in that type": "at most all",
     "the peak of the memory": "at most all",
     "the whole time of the process": "at most all",
     "the time of those that matched": "at most all",

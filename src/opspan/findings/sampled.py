@@ -29,8 +29,8 @@ _col = pl.col
 
 def samples_of(run: Run) -> pl.DataFrame:
     """Returns the samples in steps. For a process without steps, returns the samples from the first work of its devices
-    on or, without devices, between the begin of its first range and the end of its last one. If no event of the file
-    measures time, there are none."""
+    on or, without devices, between the begin of its first range or call and the end of its last one. If no event of the
+    file measures time, there are none."""
     return run.memo("samples", lambda: [in_time(run, of_time(run.analysis.tables.samples))])[0]
 
 
