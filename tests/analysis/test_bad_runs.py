@@ -85,10 +85,17 @@ BAD: dict[str, Callable[[], Run]] = {
 }
 
 
+def marks(number: int, is_turn: bool) -> list[pytest.MarkDecorator]:
+    if not is_turn:
+        return RELEASE
+    return [pytest.mark.slow] if number % 3 else []
+
+
 def in_turn(turn: int) -> pytest.MarkDecorator:
-    """Each bad run from one of the sources, which take turns; from the other one, too, before a release."""
+    """Each bad run from one of the sources, which take turns; from the other one, too, before a release. All of them
+    take minutes, so two of three are slow tests."""
     params = [
-        pytest.param((name, source), marks=[] if (number + at) % 2 == turn else RELEASE, id=f"{name}-{source}")
+        pytest.param((name, source), marks=marks(number, (number + at) % 2 == turn), id=f"{name}-{source}")
         for number, name in enumerate(BAD)
         for at, source in enumerate(WRITE)
     ]

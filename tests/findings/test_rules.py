@@ -150,6 +150,7 @@ def test_two_processes_of_a_rank_are_apart() -> None:
 BY_PROCESS = {case.id for subject in (test_threads, test_start_up) for case in subject.CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case.id not in BY_PROCESS], ids=lambda case: case.id)
 def test_a_file_that_names_no_process_has_the_same_findings(case: Case) -> None:
     made, unnamed = case.fires(), case.fires()
