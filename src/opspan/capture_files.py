@@ -24,7 +24,7 @@ SESSION: Final = "opspan"
 ENVIRONMENT_AT: Final = 3232
 ENVIRONMENT_BYTES: Final = 832
 # Facts about the process that an emitter adds to these variables when it ends.
-FACTS: Final = ("TORCH_THREADS", "USABLE_PROCESSORS", "PROCESSOR_LIST", "PROCESS_BEGAN_NS", "TORCH_IMPORT_NS")
+FACT_ENTRIES: Final = ("TORCH_THREADS", "USABLE_PROCESSORS", "PROCESSOR_LIST", "PROCESS_BEGAN_NS", "TORCH_IMPORT_NS")
 
 
 def device_file(capture: Path, number: int) -> Path:

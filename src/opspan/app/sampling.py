@@ -38,9 +38,8 @@ _RECORD = (
     *("--no-buildid", "--no-buildid-cache"),
 )
 _SCRIPT = ("script", "--header", "--ns", "--no-inline", "-F", FIELDS)
-_QUICKLY = (
-    "--no-demangle"  # saves two thirds of the time for torch's libraries; opspan demangles names when it reads them
-)
+# Saves two thirds of the time for torch's libraries. opspan demangles names when it reads them.
+_QUICKLY = ("--no-demangle",)
 _WAIT_S = 10.0  # for perf to begin, which takes some 50 ms
 _END_S = 60.0  # for perf to write its last samples
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -156,7 +155,7 @@ class Sampler:
         """Does the same as `finish`, but the text has mangled names. Gives up if it is not written within `text_s`."""
         try:
             self._end()
-            return self._write_text((_QUICKLY,), text_s)
+            return self._write_text(_QUICKLY, text_s)
         finally:
             self._close()
 

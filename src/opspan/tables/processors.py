@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opspan.printable import printable
+from opspan.printable import plural, printable
 from opspan.tables.metadata import Metadata
 
 OPTION = "processor"  # the key in Metadata.options
@@ -59,9 +59,9 @@ class Processor:
     def name(self) -> str:
         known = [printable(self.model or "an unknown processor")]
         if self.cores:
-            known.append(f"{self.cores:,} core{'s' if self.cores > 1 else ''}")
+            known.append(plural(self.cores, "core"))
         if self.threads:
-            known.append(f"{self.threads:,} thread{'s' if self.threads > 1 else ''}")
+            known.append(plural(self.threads, "thread"))
         return ", ".join(known)
 
 

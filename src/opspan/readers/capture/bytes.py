@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from opspan.capture_files import FACTS, MAGIC
+from opspan.capture_files import FACT_ENTRIES, MAGIC
 from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
 from opspan.files import open_file, size_on_disk
 from opspan.readers.capture import layout
@@ -74,7 +74,7 @@ def read_header(path: Path) -> Header:
 def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
     for entry in raw.split(b"\0"):
         name, is_one, value = entry.decode("utf-8", "replace").partition("=")
-        if is_one and (name in VARIABLES or name in FACTS or name in processors.NAMES):
+        if is_one and (name in VARIABLES or name in FACT_ENTRIES or name in processors.NAMES):
             yield name, value
 
 
